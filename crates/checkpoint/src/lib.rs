@@ -1,0 +1,1 @@
+//! Checkpoint files: safetensors, their validation, and their configuration.

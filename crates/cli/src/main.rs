@@ -1,0 +1,2 @@
+//! The fiddlehead command.
+fn main() {}

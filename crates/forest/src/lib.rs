@@ -1,0 +1,1 @@
+//! The token forest: the layout of a batch.

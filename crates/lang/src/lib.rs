@@ -1,0 +1,1 @@
+//! Source text to typed program: lexer, parser, types and diagnostics of the Fiddlehead language.

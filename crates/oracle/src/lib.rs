@@ -1,0 +1,1 @@
+//! The reference interpreter: runs a graph over a forest, node by node.

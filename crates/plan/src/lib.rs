@@ -1,0 +1,1 @@
+//! Sizing, candidates, memory plans, regimes, and the traits that devices implement.
