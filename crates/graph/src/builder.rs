@@ -1,11 +1,16 @@
 //! Building a graph node by node. Lowering, rewrites, tests and random programs all go through here.
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use crate::ir::*;
+use crate::validate::{ValidationError, validate};
 
 /// Collects the parts of a graph; [`GraphBuilder::seal`] ends it.
 #[derive(Debug)]
 pub struct GraphBuilder {
     graph: Graph,
+    params: HashMap<String, NodeId>,
 }
 
 impl GraphBuilder {
@@ -21,6 +26,7 @@ impl GraphBuilder {
                 nodes: Vec::new(),
                 outputs: Vec::new(),
             },
+            params: HashMap::new(),
         }
     }
 
@@ -44,19 +50,20 @@ impl GraphBuilder {
 
     /// Adds a weight and its node, or finds the node of the weight of that name.
     pub fn param(&mut self, param: Param) -> NodeId {
-        if let Some(index) = self.graph.params.iter().position(|known| known.name == param.name) {
-            let found =
-                self.graph.nodes.iter().position(
-                    |node| matches!(node.kind, NodeKind::Param(ParamId(id)) if id as usize == index),
-                );
-            if let Some(node) = found {
-                return NodeId(node as u32);
-            }
+        if let Some(&known) = self.params.get(&param.name) {
+            return known;
         }
         let id = ParamId(self.graph.params.len() as u32);
         let (element, name) = (param.element, param.name.clone());
         self.graph.params.push(param);
-        self.push(NodeKind::Param(id), element, Origin { name, span: None })
+        let node = self.push(NodeKind::Param(id), element, Origin { name: name.clone(), span: None });
+        self.params.insert(name, node);
+        node
+    }
+
+    /// Adds an array of known values.
+    pub fn constant(&mut self, shape: Vec<usize>, values: Arc<[f32]>, origin: Origin) -> NodeId {
+        self.push(NodeKind::Constant(Constant { shape, values }), Element::F32, origin)
     }
 
     /// Adds a state whose first value is `initial`, and the node of its incoming value. Until
@@ -101,8 +108,9 @@ impl GraphBuilder {
         self.graph.outputs.push(Output { name: name.into(), node });
     }
 
-    /// Ends the building.
-    pub fn seal(self) -> Graph {
-        self.graph
+    /// Ends the building: checks the graph and seals it.
+    pub fn seal(self) -> Result<Graph, ValidationError> {
+        validate(&self.graph)?;
+        Ok(self.graph)
     }
 }

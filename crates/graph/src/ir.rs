@@ -8,6 +8,7 @@
 //! Nothing here names a matrix product, an attention or a norm: queries find those.
 
 use std::fmt;
+use std::sync::Arc;
 
 /// A node of the graph, by its place in [`Graph::nodes`]; nodes come after everything they load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -81,6 +82,8 @@ pub enum NodeKind {
     Input(InputId),
     /// A weight.
     Param(ParamId),
+    /// Values known before planning, such as a layer's rotary frequencies; always f32.
+    Constant(Constant),
     /// The incoming value of a state: the parent's outgoing one, or the session's, or the initial value at a root.
     State(StateId),
     /// A tensor defined element by element.
@@ -104,6 +107,15 @@ pub enum NodeKind {
         /// Which result, by its place in [`Scan::results`].
         result: usize,
     },
+}
+
+/// An array of known values. Scalars are literals in expressions instead.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Constant {
+    /// Its extents.
+    pub shape: Vec<usize>,
+    /// Its elements, the last axis fastest; as many as the product of `shape`.
+    pub values: Arc<[f32]>,
 }
 
 /// The two results of a top-k.
@@ -374,8 +386,7 @@ pub struct Output {
 /// A sequential loop: its body runs along one chain of `trips` forest nodes, its carries are the body's states.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scan {
-    /// The body. `here` counts turns from zero. Its shared inputs are the captured values, in order, except for
-    /// `index`.
+    /// The body. `here` counts turns from zero. Its inputs are all shared: the captured values, in order.
     pub body: Graph,
     /// How many turns.
     pub trips: usize,
@@ -466,6 +477,7 @@ impl Graph {
             NodeKind::Input(input) => fixed(&self.inputs[input.index()].shape),
             NodeKind::Param(param) => fixed(&self.params[param.index()].shape),
             NodeKind::State(state) => fixed(&self.states[state.index()].shape),
+            NodeKind::Constant(constant) => fixed(&constant.shape),
             NodeKind::Compute(compute) => compute.axes.clone(),
             NodeKind::Top { operand, k, .. } => {
                 let mut axes = self.axes(*operand);

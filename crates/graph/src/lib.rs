@@ -5,6 +5,8 @@
 //! Start reading at [`ir`].
 
 pub mod builder;
+mod expr;
 pub mod ir;
+pub mod validate;
 
 pub use ir::*;
