@@ -7,6 +7,7 @@
 pub mod builder;
 mod expr;
 pub mod ir;
+pub mod queries;
 pub mod validate;
 
 pub use ir::*;
