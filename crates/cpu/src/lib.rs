@@ -1,1 +1,3 @@
 //! CPU kernels and executor.
+
+pub mod bytecode;
