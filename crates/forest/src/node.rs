@@ -70,9 +70,10 @@ impl Wanted {
         Wanted(self.0 | other.0)
     }
 
-    /// Whether output `index` is in the mask; false past [`MAX_OUTPUTS`].
+    /// Whether output `index` is in the mask. Past [`MAX_OUTPUTS`] an output has no bit of its own and is
+    /// wanted by [`Wanted::ALL`] alone.
     pub const fn contains(self, index: usize) -> bool {
-        index < MAX_OUTPUTS && self.0 >> index & 1 == 1
+        if index < MAX_OUTPUTS { (self.0 >> index) & 1 == 1 } else { self.0 == u32::MAX }
     }
 
     /// Whether the masks share an output.
