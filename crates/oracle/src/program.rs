@@ -5,10 +5,8 @@ use crate::resolve::{Resolver, Tensor};
 use crate::scan::Loop;
 use crate::tensor::top;
 use crate::weights::{Weights, weight};
-use crate::{Array, OracleError, Real, Trap};
-use fiddlehead_graph::{
-    Element, Graph, History, Input, Node, NodeId, NodeKind, Origin, Output, State, TopPart,
-};
+use crate::{Array, Data, OracleError, Real, Trap};
+use fiddlehead_graph::{Graph, History, Input, Node, NodeId, NodeKind, Origin, Output, State, TopPart};
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -61,7 +59,6 @@ impl<R: Real> Program<R> {
             Ok(Step { work, origin: graph.node(id).origin.clone(), dependencies })
         };
         let steps = graph.node_ids().map(step).collect::<Result<_, OracleError>>()?;
-        check_ends(graph)?;
         Ok(Program {
             steps,
             inputs: graph.inputs().to_vec(),
@@ -86,78 +83,29 @@ impl<R: Real> Program<R> {
 
 fn resolve<R: Real>(resolver: &mut Resolver<'_>, weights: &Weights) -> Result<Work<R>, OracleError> {
     let graph = resolver.graph;
-    let Node { kind, element, origin } = graph.node(resolver.node);
+    let Node { kind, origin, .. } = graph.node(resolver.node);
     Ok(match kind {
         NodeKind::Input(input) => Work::Input(input.index()),
         NodeKind::Param(param) => Work::Weight(Arc::new(weight(&graph.params()[param.index()], weights)?)),
-        NodeKind::State(state) => {
-            if graph.states()[state.index()].initial >= resolver.node {
-                return Err(resolver.malformed("its initial value does not come before it"));
-            }
-            Work::State(state.index())
+        NodeKind::Constant(constant) => {
+            let data = Data::Weight(constant.values.clone());
+            Work::Weight(Arc::new(Array::new(&constant.shape, data)?))
         }
+        NodeKind::State(state) => Work::State(state.index()),
         NodeKind::Compute(compute) => Work::Tensor(resolver.tensor(compute)?),
         NodeKind::Top { operand, k, part } => {
-            let width = graph.shape(*operand).and_then(|shape| shape.last().copied());
-            if graph.node(*operand).element != Element::F32 || width.is_none_or(|width| *k > width) {
-                return Err(resolver.malformed("top needs an f32 tensor with at least k fixed elements"));
-            }
-            let result = if *part == TopPart::Values { Element::F32 } else { Element::I32 };
-            if *element != result {
-                return Err(resolver.malformed(format!("its elements are {result:?}")));
-            }
             Work::Top { operand: resolver.depend(*operand)?, k: *k, part: *part }
         }
         NodeKind::Scan(scan) => {
-            for (captured, input) in scan.captured.iter().zip(scan.body.inputs()) {
+            for captured in &scan.captured {
                 resolver.depend(*captured)?;
-                if input.per_node || !fits(graph, *captured, &input.shape, input.element) {
-                    return Err(resolver.malformed(format!("`{}` is captured as another type", input.name)));
-                }
-            }
-            if scan.captured.len() != scan.body.inputs().len() {
-                return Err(resolver.malformed("its body reads other values than it captures"));
             }
             Work::Loop(Box::new(Loop::new(scan, origin, weights)?))
         }
         NodeKind::ScanResult { scan, result } => {
-            let index = resolver.depend(*scan)?;
-            match &graph.node(*scan).kind {
-                NodeKind::Scan(scan) if *result < scan.results.len() => {}
-                _ => return Err(resolver.malformed("a loop's result that does not exist")),
-            }
-            Work::LoopResult { scan: index, result: *result }
+            Work::LoopResult { scan: resolver.depend(*scan)?, result: *result }
         }
     })
-}
-
-fn fits(graph: &Graph, node: NodeId, shape: &[usize], element: Element) -> bool {
-    graph.node(node).element == element && graph.shape(node).as_deref() == Some(shape)
-}
-
-/// Checks what leaves the graph: states, rows and outputs.
-fn check_ends(graph: &Graph) -> Result<(), OracleError> {
-    let malformed =
-        |name: &str, reason: &str| OracleError::Malformed { origin: named(name), reason: reason.into() };
-    for state in graph.states() {
-        for node in [state.initial, state.next] {
-            if node.index() >= graph.nodes().len() || !fits(graph, node, &state.shape, state.element) {
-                return Err(malformed(&state.key, "its first or next value has another type"));
-            }
-        }
-    }
-    let rows = graph.histories().iter().map(|history| (&history.key, history.row));
-    let outputs = graph.outputs().iter().map(|output| (&output.name, output.node));
-    for (name, node) in rows.chain(outputs) {
-        if node.index() >= graph.nodes().len() || graph.shape(node).is_none() {
-            return Err(malformed(name, "its extents are not fixed"));
-        }
-    }
-    Ok(())
-}
-
-fn named(name: &str) -> Origin {
-    Origin { name: name.to_owned(), span: None }
 }
 
 /// What a node of the forest is given.
@@ -212,13 +160,8 @@ impl<'run, R: Real> Evaluation<'run, R> {
         for node in (0..=node).rev() {
             let known = self.values[node].is_some() || self.loops.contains_key(&node);
             if needed[node] && !known {
-                let step = &self.program.steps[node];
-                step.dependencies.iter().for_each(|&dependency| needed[dependency] = true);
-                if let Work::State(state) = step.work
-                    && self.incoming.states[state].is_none()
-                {
-                    needed[self.program.states[state].initial.index()] = true;
-                }
+                let dependencies = &self.program.steps[node].dependencies;
+                dependencies.iter().for_each(|&dependency| needed[dependency] = true);
             }
         }
         for (node, _) in needed.iter().enumerate().filter(|(_, needed)| **needed) {
@@ -242,7 +185,7 @@ impl<'run, R: Real> Evaluation<'run, R> {
             Work::Weight(weight) => weight.clone(),
             Work::State(state) => match &self.incoming.states[*state] {
                 Some(value) => value.clone(),
-                None => self.known(program.states[*state].initial.index()),
+                None => self.value(program.states[*state].initial.index())?,
             },
             Work::Tensor(tensor) => {
                 let frame = Frame {

@@ -27,39 +27,22 @@ struct Emission<R> {
 
 impl<R: Real> Loop<R> {
     pub fn new(scan: &Scan, origin: &Origin, weights: &Weights) -> Result<Loop<R>, OracleError> {
-        let malformed =
-            |reason: &str| OracleError::Malformed { origin: origin.clone(), reason: reason.into() };
         let body = Program::new(&scan.body, weights)?;
-        let output = |index: usize| -> Result<(Vec<usize>, Element), OracleError> {
-            let output = scan.body.outputs().get(index);
-            let output = output.ok_or_else(|| malformed("it emits an output that does not exist"))?;
-            // The body was checked: its outputs have fixed extents.
-            let shape = scan.body.shape(output.node).unwrap_or_default();
-            Ok((shape, scan.body.node(output.node).element))
+        let result = |result: &ScanResult| match result {
+            ScanResult::Emitted { output, capacity, .. } => {
+                let output = scan.body.outputs()[*output].node;
+                let mut shape = vec![*capacity];
+                // A sealed graph's outputs have fixed extents.
+                shape.extend(scan.body.shape(output).unwrap_or_default());
+                (shape, scan.body.node(output).element)
+            }
+            ScanResult::Length { .. } => (Vec::new(), Element::I32),
+            ScanResult::Carry(state) => {
+                let state = &scan.body.states()[state.index()];
+                (state.shape.clone(), state.element)
+            }
         };
-        let mut types = Vec::with_capacity(scan.results.len());
-        for result in &scan.results {
-            types.push(match result {
-                ScanResult::Emitted { output: emitted, condition, capacity } => {
-                    let (mut shape, element) = output(*emitted)?;
-                    if let Some(condition) = condition
-                        && output(*condition)? != (Vec::new(), Element::Bool)
-                    {
-                        return Err(malformed("the condition of an emission is no bool"));
-                    }
-                    shape.insert(0, *capacity);
-                    (shape, element)
-                }
-                ScanResult::Length { emission } => match scan.results.get(*emission) {
-                    Some(ScanResult::Emitted { .. }) => (Vec::new(), Element::I32),
-                    _ => return Err(malformed("the length of an emission that does not exist")),
-                },
-                ScanResult::Carry(state) => match scan.body.states().get(state.index()) {
-                    Some(state) => (state.shape.clone(), state.element),
-                    None => return Err(malformed("a carry that does not exist")),
-                },
-            });
-        }
+        let types = scan.results.iter().map(result).collect();
         Ok(Loop { body, trips: scan.trips, results: scan.results.clone(), types, origin: origin.clone() })
     }
 
