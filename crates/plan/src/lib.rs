@@ -1,1 +1,13 @@
-//! Sizing, candidates, memory plans, regimes, and the traits that devices implement.
+//! Plans: what runs a graph on a device in a regime, and the traits that devices implement.
+//!
+//! Here live the seam between models and hardware ([`device`]), the numerics contract ([`numerics`]), regimes,
+//! sizing, memory plans and dispatch policy. Nothing here knows which device it is for, beyond the facts it is given.
+//! Start reading at [`device`].
+
+pub mod device;
+pub mod explain;
+pub mod numerics;
+
+pub use device::*;
+pub use explain::{PlanReport, StepReport};
+pub use numerics::Numerics;

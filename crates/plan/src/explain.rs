@@ -1,0 +1,31 @@
+//! A plan told to people and to tools.
+
+/// One kernel call of a plan and why it was chosen.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StepReport {
+    /// The site's family: `contraction`, `attention`, `recurrence`, `rows`, …
+    pub family: String,
+    /// What it computes: names of the graph's nodes.
+    pub nodes: Vec<String>,
+    /// The candidate that serves it.
+    pub candidate: String,
+    /// Extents, bytes and costs behind the choice.
+    pub detail: String,
+    /// Predicted microseconds for the regime reported.
+    pub microseconds: f64,
+}
+
+/// How a graph is run in one regime.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PlanReport {
+    /// The regime, in words.
+    pub regime: String,
+    /// Kernel calls in order.
+    pub steps: Vec<StepReport>,
+    /// What nearly matched a site and was refused: the node's name and the reason.
+    pub refusals: Vec<(String, String)>,
+    /// Bytes of buffers under the liveness plan, and without sharing.
+    pub planned_bytes: usize,
+    /// Bytes the buffers would take without sharing.
+    pub unshared_bytes: usize,
+}
