@@ -5,9 +5,11 @@
 //! Start reading at [`ir`].
 
 pub mod builder;
+pub mod display;
 mod expr;
 pub mod ir;
 pub mod queries;
+pub mod rewrite;
 pub mod validate;
 
 pub use ir::*;

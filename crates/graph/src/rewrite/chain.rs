@@ -1,0 +1,163 @@
+//! Chain fusion: an elementwise tensor is written into the expression that reads it.
+//!
+//! Two cases, and in both nothing is calculated more often than before:
+//! - a *view* (one load with other indices, a literal, integer arithmetic) goes into every reader;
+//! - an elementwise tensor with one reader, itself elementwise, of as many points, goes into it.
+//!
+//! A fold is never moved, so the operands of a fold stay plain loads that the queries can read. An index that is
+//! not proven to lie in the vanished tensor keeps the tensor, since its trap would vanish too.
+
+use super::interval::{Interval, Surroundings};
+use super::simplify::Simplifier;
+use crate::ir::*;
+
+/// The greatest number of parts that a fused expression may have.
+const LONGEST: usize = 256;
+
+pub(crate) fn fuse_chains(graph: &Graph) -> Graph {
+    let uses = count_uses(graph);
+    let mut fused = graph.clone();
+    for index in 0..fused.nodes.len() {
+        match &fused.nodes[index].kind {
+            NodeKind::Compute(compute) => {
+                let element = fused.nodes[index].element;
+                let reader = Reader::new(&fused, &uses, compute, element);
+                let body = reader.expression(&compute.body);
+                let mut views = Reader::new(&fused, &uses, compute, element);
+                views.only_views = true;
+                let mut result = compute.map_exprs(&mut |expr| views.expression(expr));
+                result.body = body;
+                fused.nodes[index].kind = NodeKind::Compute(result);
+            }
+            NodeKind::Scan(scan) => {
+                let mut scan = scan.clone();
+                scan.body = fuse_chains(&scan.body);
+                fused.nodes[index].kind = NodeKind::Scan(scan);
+            }
+            _ => {}
+        }
+    }
+    fused
+}
+
+/// How many places read each node.
+fn count_uses(graph: &Graph) -> Vec<usize> {
+    let mut uses = vec![0; graph.nodes.len()];
+    for node in &graph.nodes {
+        node.kind.for_each_read(&mut |read| uses[read.index()] += 1, &mut |_| {});
+    }
+    graph.outputs.iter().for_each(|output| uses[output.node.index()] += 1);
+    graph.histories.iter().for_each(|history| uses[history.row.index()] += 1);
+    for state in &graph.states {
+        uses[state.initial.index()] += 1;
+        uses[state.next.index()] += 1;
+    }
+    uses
+}
+
+struct Reader<'a> {
+    graph: &'a Graph,
+    uses: &'a [usize],
+    compute: &'a Compute,
+    simplifier: Simplifier<'a>,
+    length: usize,
+    only_views: bool,
+}
+
+impl<'a> Reader<'a> {
+    fn new(graph: &'a Graph, uses: &'a [usize], compute: &'a Compute, element: Element) -> Self {
+        let around = Surroundings::of(compute, Interval::HERE);
+        let simplifier = Simplifier { graph, around, accumulator: element };
+        let length = length(&compute.body);
+        Reader { graph, uses, compute, simplifier, length, only_views: compute.fold.is_some() }
+    }
+
+    fn expression(&self, expr: &Expr) -> Expr {
+        let result = expr.map_parts(&mut |part| self.expression(part));
+        let Expr::Load { node, indices } = &result else { return result };
+        let NodeKind::Compute(source) = &self.graph.node(*node).kind else { return result };
+        if source.fold.is_some() || source.guard.is_some() {
+            return result;
+        }
+        let fits = self.length + length(&source.body) <= LONGEST;
+        let wanted = is_view(&source.body)
+            || (!self.only_views
+                && self.uses[node.index()] == 1
+                && fits
+                && self.covers(&source.axes, indices));
+        if wanted && self.reaches(&source.axes, indices) { substitute(&source.body, indices) } else { result }
+    }
+
+    /// Whether the reader has no more points than the source: its axes are the indices, each once.
+    fn covers(&self, axes: &[Range], indices: &[Expr]) -> bool {
+        let mut seen = vec![false; self.compute.axes.len()];
+        for (index, range) in indices.iter().zip(axes) {
+            match index {
+                Expr::Axis(axis) if *axis < seen.len() && !seen[*axis] => seen[*axis] = true,
+                Expr::Int(_) if matches!(range, Range::Fixed(_)) => {}
+                _ => return false,
+            }
+        }
+        seen.into_iter().enumerate().all(|(axis, seen)| seen || self.compute.axes[axis] == Range::Fixed(1))
+    }
+
+    /// Whether every index is proven to lie inside the source's axis.
+    fn reaches(&self, axes: &[Range], indices: &[Expr]) -> bool {
+        let folded = self.compute.fold.iter().flat_map(|fold| &fold.axes);
+        let ranges: Vec<&Range> = self.compute.axes.iter().chain(folded).collect();
+        axes.iter().zip(indices).all(|(range, index)| match (range, index) {
+            (Range::Fixed(n), index) => {
+                let interval = self.simplifier.around.interval(index);
+                interval.low >= 0 && interval.high < *n as i64
+            }
+            (Range::Between { .. }, Expr::Axis(axis)) => {
+                let wanted = range.map_exprs(&mut |expr| substitute(expr, indices));
+                matches!(
+                    (ranges.get(*axis), &wanted),
+                    (Some(Range::Between { start, end, .. }), Range::Between { start: low, end: high, .. })
+                        if start == low && end == high
+                )
+            }
+            _ => false,
+        })
+    }
+}
+
+/// How many parts an expression has.
+fn length(expr: &Expr) -> usize {
+    let mut count = 0;
+    expr.visit(&mut |_| count += 1);
+    count
+}
+
+/// Whether an expression only names a value that exists already, or counts.
+fn is_view(expr: &Expr) -> bool {
+    match expr {
+        Expr::Float(_) | Expr::Bool(_) | Expr::Id(_) => true,
+        Expr::Load { indices, .. } => indices.iter().all(is_index),
+        Expr::History { depth, indices, .. } => is_index(depth) && indices.iter().all(is_index),
+        other => is_index(other),
+    }
+}
+
+fn is_index(expr: &Expr) -> bool {
+    match expr {
+        Expr::Int(_) | Expr::Axis(_) | Expr::Here => true,
+        Expr::Load { indices, .. } => indices.is_empty(),
+        Expr::Binary(Binary::Add | Binary::Subtract | Binary::Multiply, left, right) => {
+            is_index(left) && is_index(right)
+        }
+        Expr::Binary(Binary::Divide | Binary::Remainder, left, right) => {
+            is_index(left) && matches!(**right, Expr::Int(by) if by > 0)
+        }
+        _ => false,
+    }
+}
+
+/// An expression with each axis replaced by an index.
+fn substitute(expr: &Expr, indices: &[Expr]) -> Expr {
+    match expr {
+        Expr::Axis(axis) => indices[*axis].clone(),
+        other => other.map_parts(&mut |part| substitute(part, indices)),
+    }
+}
