@@ -1,0 +1,268 @@
+//! Contractions with a stored weight: `y[m, n] = Σ_k w[n, k] · x[m, k]`.
+//!
+//! The ladder: one activation row streams eight weight rows at a time (bound by memory); a few rows share each group of
+//! four weight rows from the first-level cache; many rows decode a block of the weight to f32 once and run register
+//! tiles over blocks of rows that stay in the first-level cache. All of them are the tile of [`super::dot`], so all give the
+//! same bits for the same pair of rows.
+
+use super::dot::{Element, accumulate, tile_rows};
+use super::vector::{Kernel, Vector};
+use super::views::{ActivationRows, OutputRows, WeightFormat, WeightView};
+use crate::features::Isa;
+use crate::pool::Pool;
+use half::{bf16, f16};
+use std::ops::Range;
+
+/// From this many activation rows on, a block of the weight is decoded to f32 before use. Decoding costs about one
+/// tile's pass over the block; below two tiles of rows it did not pay.
+const DECODE_ROWS: usize = 13;
+/// Bytes of activations kept in the first-level cache between weight rows.
+const ROW_BLOCK_BYTES: usize = 24 * 1024;
+/// Bytes of decoded weight kept in the second-level cache.
+const WEIGHT_BLOCK_BYTES: usize = 192 * 1024;
+
+/// Scratch space of one thread for decoded weights; grows to what it needs and is reused.
+#[derive(Default)]
+pub struct ContractionScratch {
+    decoded: Vec<f32>,
+}
+
+/// Computes `output[m, n - columns.start] = Σ_k weight[n, k] · activations[m, k]` for `n` in `columns` and every row `m`.
+///
+/// The caller parallelises by giving disjoint columns (or rows, through the views) to threads; the bits of an output depend
+/// on its weight row and activation row alone.
+///
+/// # Panics
+/// When the shapes disagree: `activations.columns != weight.columns`, `columns` beyond the weight's rows, or an output
+/// that is not `[activations.rows, columns.len()]`.
+pub fn contract(
+    isa: Isa,
+    weight: &WeightView<'_>,
+    activations: &ActivationRows<'_>,
+    columns: Range<usize>,
+    output: &mut OutputRows<'_>,
+    scratch: &mut ContractionScratch,
+) {
+    assert_eq!(weight.columns, activations.columns, "the sum's length differs");
+    assert!(
+        columns.start <= columns.end && columns.end <= weight.rows,
+        "columns {columns:?} of {}",
+        weight.rows
+    );
+    assert_eq!((output.rows(), output.columns()), (activations.rows, columns.len()), "the output's shape");
+    isa.run(Contract { weight, activations, columns, output, scratch });
+}
+
+/// [`contract`] over all of the weight's rows, spread over the pool.
+///
+/// `scratches` holds one entry for each thread of the pool.
+///
+/// # Panics
+/// As [`contract`], and when there are fewer scratches than threads.
+pub fn contract_parallel(
+    pool: &Pool,
+    isa: Isa,
+    weight: &WeightView<'_>,
+    activations: &ActivationRows<'_>,
+    output: &mut OutputRows<'_>,
+    scratches: &mut [ContractionScratch],
+) {
+    assert!(scratches.len() >= pool.threads(), "one scratch for each thread");
+    assert_eq!((output.rows(), output.columns()), (activations.rows, weight.rows), "the output's shape");
+    let scratches = PerThread(scratches.as_mut_ptr());
+    let grain = columns_per_task(weight, activations.rows, pool.threads());
+    let output = &*output;
+    pool.run_ranges(weight.rows, grain, |columns, thread| {
+        // SAFETY: tasks have disjoint columns, so no element is written twice.
+        let mut output = unsafe { output.alias() };
+        let mut part = output.part(0..activations.rows, columns.clone());
+        // SAFETY: no two tasks run at once with the same thread index, which is below the number of scratches.
+        let scratch = unsafe { &mut *scratches.at(thread) };
+        contract(isa, weight, activations, columns, &mut part, scratch);
+    });
+}
+
+/// Weight rows to give one task: enough work to hide a task's cost, few enough that threads end together.
+pub fn columns_per_task(weight: &WeightView<'_>, rows: usize, threads: usize) -> usize {
+    if threads == 1 {
+        return weight.rows.max(1);
+    }
+    // About 4 µs of work: bytes bound small batches, multiplications large ones.
+    let row_bytes = (weight.columns * weight.format.bytes()).max(1);
+    let row_work = row_bytes.max(weight.columns * rows / 8);
+    let enough = (128 * 1024usize).div_ceil(row_work).next_multiple_of(8);
+    let even = weight.rows.div_ceil(threads * 4).next_multiple_of(8);
+    enough.min(weight.rows.div_ceil(threads).next_multiple_of(8)).max(even.min(256))
+}
+
+/// One value for each thread, handed out by thread index.
+struct PerThread<T>(*mut T);
+
+// SAFETY: each thread reaches only its own element, see `at`'s use.
+unsafe impl<T: Send> Sync for PerThread<T> {}
+
+impl<T> PerThread<T> {
+    fn at(&self, thread: usize) -> *mut T {
+        self.0.wrapping_add(thread)
+    }
+}
+
+struct Contract<'a, 'b> {
+    weight: &'a WeightView<'a>,
+    activations: &'a ActivationRows<'a>,
+    columns: Range<usize>,
+    output: &'a mut OutputRows<'b>,
+    scratch: &'a mut ContractionScratch,
+}
+
+impl Kernel for Contract<'_, '_> {
+    type Output = ();
+    #[inline(always)]
+    fn run<V: Vector>(self) {
+        match self.weight.format {
+            WeightFormat::F32 => self.stored::<V, f32>(),
+            WeightFormat::F16 => self.stored::<V, f16>(),
+            WeightFormat::Bf16 => self.stored::<V, bf16>(),
+        }
+    }
+}
+
+impl Contract<'_, '_> {
+    #[inline(always)]
+    fn stored<V: Vector, E: Element>(self) {
+        match self.activations.rows {
+            0 => {}
+            1 => self.one_row::<V, E>(),
+            rows if rows < DECODE_ROWS => self.few_rows::<V, E>(),
+            _ => self.many_rows::<V, E>(),
+        }
+    }
+
+    /// Eight weight rows in flight.
+    #[inline(always)]
+    fn one_row<V: Vector, E: Element>(self) {
+        let length = self.weight.columns;
+        let activation = self.activations.row(0);
+        let output = self.output.row(0);
+        let count = self.columns.len();
+        let mut n = 0;
+        while n + 8 <= count {
+            let weights: [*const u8; 8] =
+                std::array::from_fn(|i| self.weight.row(self.columns.start + n + i));
+            // SAFETY: the views hold `length` elements in each of these rows, and the output `count` columns.
+            unsafe {
+                let [sums] =
+                    accumulate::<V, E, 1, 8>([activation], weights, length, self.weight.row_stride_bytes * 8);
+                let [a, b, c, d, e, f, g, h] = sums;
+                output.add(n).cast::<[f32; 4]>().write_unaligned(V::sum4([a, b, c, d]));
+                output.add(n + 4).cast::<[f32; 4]>().write_unaligned(V::sum4([e, f, g, h]));
+            }
+            n += 8;
+        }
+        while n < count {
+            let kept = (count - n).min(4);
+            let weights = four_rows(self.weight, self.columns.start + n, kept);
+            // SAFETY: as above; only `kept` sums are stored.
+            unsafe { tile_rows::<V, E>(1, weights, kept, length, |_| activation, |_| output.add(n)) };
+            n += kept;
+        }
+    }
+
+    /// Every group of four weight rows serves all activation rows from the first-level cache.
+    #[inline(always)]
+    fn few_rows<V: Vector, E: Element>(self) {
+        let length = self.weight.columns;
+        let count = self.columns.len();
+        let mut n = 0;
+        while n < count {
+            let kept = (count - n).min(4);
+            let weights = four_rows(self.weight, self.columns.start + n, kept);
+            let output = &mut *self.output;
+            // SAFETY: the views hold `length` elements in each row; outputs have `count` columns.
+            unsafe {
+                tile_rows::<V, E>(
+                    self.activations.rows,
+                    weights,
+                    kept,
+                    length,
+                    |m| self.activations.row(m),
+                    |m| output.row(m).add(n),
+                )
+            };
+            n += kept;
+        }
+    }
+
+    /// Blocks of the weight are decoded once, then met by blocks of activation rows.
+    #[inline(always)]
+    fn many_rows<V: Vector, E: Element>(self) {
+        let length = self.weight.columns;
+        let stored_as_f32 = E::BYTES == 4;
+        let row_block = (ROW_BLOCK_BYTES / (length * 4).max(1) / V::TILE_ROWS).max(1) * V::TILE_ROWS;
+        let weight_block = (WEIGHT_BLOCK_BYTES / (length * 4).max(1) / 4).max(1) * 4;
+        let mut first = self.columns.start;
+        while first < self.columns.end {
+            let block = first..self.columns.end.min(first + weight_block);
+            let (base, stride) = if stored_as_f32 {
+                (self.weight.row(first), self.weight.row_stride_bytes)
+            } else {
+                decode::<V, E>(self.weight, block.clone(), &mut self.scratch.decoded);
+                (self.scratch.decoded.as_ptr().cast(), length * 4)
+            };
+            let mut row = 0;
+            while row < self.activations.rows {
+                let rows = (self.activations.rows - row).min(row_block);
+                let mut n = 0;
+                while n < block.len() {
+                    let kept = (block.len() - n).min(4);
+                    let weights: [*const u8; 4] =
+                        std::array::from_fn(|i| base.wrapping_add((n + i.min(kept - 1)) * stride));
+                    let column = first - self.columns.start + n;
+                    let output = &mut *self.output;
+                    // SAFETY: rows below `block.len()` hold `length` f32 at `base`; the views vouch for the rest.
+                    unsafe {
+                        tile_rows::<V, f32>(
+                            rows,
+                            weights,
+                            kept,
+                            length,
+                            |m| self.activations.row(row + m),
+                            |m| output.row(row + m).add(column),
+                        )
+                    };
+                    n += kept;
+                }
+                row += rows;
+            }
+            first = block.end;
+        }
+    }
+}
+
+/// Four row addresses from `first`, the last of `kept` rows repeated.
+#[inline(always)]
+fn four_rows(weight: &WeightView<'_>, first: usize, kept: usize) -> [*const u8; 4] {
+    std::array::from_fn(|i| weight.row(first + i.min(kept - 1)))
+}
+
+/// Weight rows `rows` as f32, one after another.
+#[inline(always)]
+fn decode<V: Vector, E: Element>(weight: &WeightView<'_>, rows: Range<usize>, decoded: &mut Vec<f32>) {
+    let length = weight.columns;
+    if decoded.len() < rows.len() * length {
+        decoded.resize(rows.len() * length, 0.0);
+    }
+    for (index, row) in rows.enumerate() {
+        let from = weight.row(row);
+        let to = decoded[index * length..][..length].as_mut_ptr();
+        let mut k = 0;
+        // SAFETY: the row holds `length` numbers and the target `length` values.
+        unsafe {
+            while k + V::LANES <= length {
+                E::load::<V>(from.add(k * E::BYTES)).store(to.add(k));
+                k += V::LANES;
+            }
+            E::load_first::<V>(from.add(k * E::BYTES), length - k).store_first(to.add(k), length - k);
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! Kernels: plain functions over slices, each written once over a vector type and compiled for every family of
+//! instructions in [`crate::features::Isa`].
+//!
+//! Nothing here knows graphs, plans or models. Every kernel keeps one rule: **the bits of a row of output depend on
+//! that row's operands alone**, never on how many rows are computed beside it, how columns are blocked, or on threads.
+//!
+//! Start reading at [`contraction`]; `vector` explains how one text serves three instruction families.
+//! A wrong shape in a call is a defect of the caller: kernels assert their shapes (each documents its panics), and the
+//! views check theirs when made.
+
+pub mod contraction;
+mod dot;
+pub mod views;
+
+#[allow(dead_code)]
+pub(crate) mod vector;
