@@ -1,1 +1,27 @@
 //! Tokenizers, chat templates and incremental detokenizing.
+//!
+//! What lives here: text to tokens ([`Tokenizer`]), a conversation to a prompt ([`ChatTemplate`]), and tokens back to
+//! text as they come ([`Detokenizer`]). Text that merely looks like a special token stays text: only the template's own
+//! words open and close turns.
+//!
+//! What must never live here: files (`checkpoint` reads them), devices, sampling, HTTP.
+//!
+//! Start reading at [`Tokenizer`], then `specials.rs`, which explains how literal text is kept literal.
+
+mod decoder;
+mod detokenizer;
+mod ends;
+mod error;
+mod request;
+mod specials;
+mod stops;
+mod template;
+mod tokenizer;
+mod vocabulary;
+
+pub use detokenizer::{Detokenizer, DetokenizerOptions, Piece};
+pub use ends::end_tokens;
+pub use error::TextError;
+pub use request::ChatRequest;
+pub use template::ChatTemplate;
+pub use tokenizer::{Specials, Tokenizer};
