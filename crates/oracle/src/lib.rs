@@ -4,7 +4,8 @@
 //! tensor element by element, a fold term by term in the order of its indices. The arithmetic is a type
 //! ([`Real`]): `Oracle<f64>` is the reference, `Oracle<f32>` the literal meaning of the exact contract.
 //!
-//! What lives here: the interpreter, and sessions as plain values. What must never live here: any algorithm that an executor uses. Nothing is reordered,
+//! What lives here: the interpreter, sessions as plain values, and random programs for comparing executors
+//! with it ([`random`]). What must never live here: any algorithm that an executor uses. Nothing is reordered,
 //! merged, blocked or skipped, except what nobody asks for.
 //!
 //! Start at [`Oracle`]; inside, at `run.rs` (the forest), then `program.rs` (one node), `tensor.rs` (one
@@ -14,6 +15,7 @@ mod array;
 mod error;
 mod evaluate;
 mod program;
+pub mod random;
 mod real;
 mod resolve;
 mod run;

@@ -203,6 +203,19 @@ fn check<R: Real>(
     })
 }
 
+impl<R: Real> OracleSession<R> {
+    /// The same session in another arithmetic.
+    pub fn converted<Other: Real>(&self) -> OracleSession<Other> {
+        let convert = |array: &Arc<Array<R>>| Arc::new(array.converted());
+        let rows = |rows: &Vec<Arc<Array<R>>>| rows.iter().map(convert).collect();
+        OracleSession {
+            position: self.position,
+            states: self.states.iter().map(|state| state.as_ref().map(convert)).collect(),
+            histories: self.histories.iter().map(rows).collect(),
+        }
+    }
+}
+
 impl<R: Real> Run<R> {
     /// Output `index` of `node`, none where it was not wanted or there is no such.
     pub fn output(&self, node: usize, index: usize) -> Option<&Array<R>> {
