@@ -56,10 +56,12 @@ impl<R: Real> Frame<'_, R> {
     }
 
     /// The place of an element among an array's data.
+    #[inline]
     fn locate(&self, array: &Array<R>, indices: &[Int<R>], point: &Point<R>, place: Place) -> Option<usize> {
         let mut row = 0;
         for (axis, (level, index)) in array.levels.iter().zip(indices).enumerate() {
-            let index = self.int(index, point);
+            // A contraction indexes by axes alone, so they are worth sparing the call.
+            let index = if let Int::Axis(axis) = index { point.axes[*axis] } else { self.int(index, point) };
             let (start, end, offset) = level.row(row);
             if index < start || index >= end {
                 self.trap(Trap::OutOfRange { tensor: self.program.name(place), axis, index, start, end });
@@ -70,6 +72,7 @@ impl<R: Real> Frame<'_, R> {
         Some(row)
     }
 
+    #[inline]
     fn load(&self, load: &Load<R>, point: &Point<R>) -> Option<(&Array<R>, usize)> {
         let array = self.tensor(load.node);
         Some((array, self.locate(array, &load.indices, point, Place::Node(load.node))?))
