@@ -8,8 +8,15 @@
 //! A wrong shape in a call is a defect of the caller: kernels assert their shapes (each documents its panics), and the
 //! views check theirs when made.
 
+mod broadcast;
+#![expect(clippy::needless_range_loop, reason = "register tiles are written as loops over const ranges, which unroll")]
+
 pub mod contraction;
+pub mod delta;
 mod dot;
+mod elementary;
+pub mod rows;
+pub mod strided;
 pub mod views;
 
 #[allow(dead_code)]
