@@ -8,9 +8,12 @@
 //! A wrong shape in a call is a defect of the caller: kernels assert their shapes (each documents its panics), and the
 //! views check theirs when made.
 
-mod broadcast;
-#![expect(clippy::needless_range_loop, reason = "register tiles are written as loops over const ranges, which unroll")]
+#![expect(
+    clippy::needless_range_loop,
+    reason = "register tiles are written as loops over const ranges, which unroll"
+)]
 
+mod broadcast;
 pub mod contraction;
 pub mod delta;
 mod dot;
