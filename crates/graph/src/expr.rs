@@ -20,6 +20,36 @@ impl Expr {
         Expr::Load { node, indices }
     }
 
+    /// The type of a legal expression of this graph whose accumulator, if any, has the type given.
+    pub fn element_in(&self, graph: &Graph, accumulator: Element) -> Element {
+        match self {
+            Expr::Float(_) => Element::F32,
+            Expr::Int(_) | Expr::Axis(_) | Expr::Here => Element::I32,
+            Expr::Bool(_) => Element::Bool,
+            Expr::Id(_) => Element::Id,
+            Expr::Load { node, .. } => graph.node(*node).element,
+            Expr::History { history, .. } => graph.node(graph.histories()[history.index()].row).element,
+            Expr::Accumulator => accumulator,
+            Expr::Unary(op, operand) => match op {
+                Unary::Negate | Unary::Absolute => operand.element_in(graph, accumulator),
+                Unary::Not => Element::Bool,
+                Unary::ToInt | Unary::IdToInt => Element::I32,
+                Unary::IntToId => Element::Id,
+                _ => Element::F32,
+            },
+            Expr::Binary(op, left, _) => match op {
+                Binary::Equal
+                | Binary::NotEqual
+                | Binary::Less
+                | Binary::LessEqual
+                | Binary::And
+                | Binary::Or => Element::Bool,
+                _ => left.element_in(graph, accumulator),
+            },
+            Expr::Select(_, then, _) => then.element_in(graph, accumulator),
+        }
+    }
+
     /// Calls `f` on each direct part, in order.
     pub fn for_each_part<'a>(&'a self, f: &mut dyn FnMut(&'a Expr)) {
         match self {

@@ -8,6 +8,7 @@ pub mod builder;
 pub mod display;
 mod expr;
 pub mod ir;
+pub mod lower;
 pub mod queries;
 pub mod rewrite;
 pub mod validate;

@@ -3,14 +3,14 @@
 //! Equal means the same values for every forest, bit by bit, save what a contract lets go. A trap stays, unless nothing
 //! reads the value that would have trapped. Every rewrite walks the nodes once. What may never live here: anything that knows a device, or a site.
 
-mod affine;
+pub(crate) mod affine;
 mod chain;
 mod common;
 mod dead;
 mod encode;
-mod interval;
+pub(crate) mod interval;
 mod remap;
-mod simplify;
+pub(crate) mod simplify;
 
 use crate::ir::Graph;
 use crate::validate::validate;

@@ -306,8 +306,8 @@ impl Validator<'_> {
                             return Err(("scan", "a condition to emit must be one bool".into()));
                         }
                     }
-                    if *capacity > scan.trips {
-                        let detail = format!("{capacity} rows of {} turns", scan.trips);
+                    if condition.is_none() && *capacity != scan.trips {
+                        let detail = format!("{capacity} rows, one emitted in each of {} turns", scan.trips);
                         return Err(("scan", detail));
                     }
                 }

@@ -8,7 +8,6 @@
 //! not proven to lie in the vanished tensor keeps the tensor, since its trap would vanish too.
 
 use super::interval::{Interval, Surroundings};
-use super::simplify::Simplifier;
 use crate::ir::*;
 
 /// The greatest number of parts that a fused expression may have.
@@ -20,10 +19,9 @@ pub(crate) fn fuse_chains(graph: &Graph) -> Graph {
     for index in 0..fused.nodes.len() {
         match &fused.nodes[index].kind {
             NodeKind::Compute(compute) => {
-                let element = fused.nodes[index].element;
-                let reader = Reader::new(&fused, &uses, compute, element);
+                let reader = Reader::new(&fused, &uses, compute);
                 let body = reader.expression(&compute.body);
-                let mut views = Reader::new(&fused, &uses, compute, element);
+                let mut views = Reader::new(&fused, &uses, compute);
                 views.only_views = true;
                 let mut result = compute.map_exprs(&mut |expr| views.expression(expr));
                 result.body = body;
@@ -59,17 +57,16 @@ struct Reader<'a> {
     graph: &'a Graph,
     uses: &'a [usize],
     compute: &'a Compute,
-    simplifier: Simplifier<'a>,
+    around: Surroundings,
     length: usize,
     only_views: bool,
 }
 
 impl<'a> Reader<'a> {
-    fn new(graph: &'a Graph, uses: &'a [usize], compute: &'a Compute, element: Element) -> Self {
+    fn new(graph: &'a Graph, uses: &'a [usize], compute: &'a Compute) -> Self {
         let around = Surroundings::of(compute, Interval::HERE);
-        let simplifier = Simplifier { graph, around, accumulator: element };
         let length = length(&compute.body);
-        Reader { graph, uses, compute, simplifier, length, only_views: compute.fold.is_some() }
+        Reader { graph, uses, compute, around, length, only_views: compute.fold.is_some() }
     }
 
     fn expression(&self, expr: &Expr) -> Expr {
@@ -107,7 +104,7 @@ impl<'a> Reader<'a> {
         let ranges: Vec<&Range> = self.compute.axes.iter().chain(folded).collect();
         axes.iter().zip(indices).all(|(range, index)| match (range, index) {
             (Range::Fixed(n), index) => {
-                let interval = self.simplifier.around.interval(index);
+                let interval = self.around.interval(index);
                 interval.low >= 0 && interval.high < *n as i64
             }
             (Range::Between { .. }, Expr::Axis(axis)) => {

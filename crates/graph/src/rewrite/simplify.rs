@@ -10,7 +10,7 @@ pub(crate) struct Simplifier<'a> {
     /// The graph that the expression loads from.
     pub graph: &'a Graph,
     /// The values of axes and of `here`.
-    pub around: Surroundings,
+    pub around: &'a Surroundings,
     /// The type of the accumulator, where there is one.
     pub accumulator: Element,
 }
@@ -41,7 +41,7 @@ pub(crate) fn simplify_compute(
     here: Interval,
 ) -> Compute {
     let around = Surroundings::of(compute, here);
-    let simplifier = Simplifier { graph, around, accumulator: element };
+    let simplifier = Simplifier { graph, around: &around, accumulator: element };
     let mut result = compute.map_exprs(&mut |expr| simplifier.expr(expr).0);
     let fold_axes = result.fold.iter_mut().flat_map(|fold| &mut fold.axes);
     for range in result.axes.iter_mut().chain(fold_axes) {
@@ -123,16 +123,22 @@ impl Simplifier<'_> {
             condition => {
                 let (then, element) = self.expr(then);
                 let (otherwise, _) = self.expr(otherwise);
-                if same(&then, &otherwise) && !self.may_trap(&condition) {
-                    (then, element)
-                } else {
-                    (Expr::select(condition, then, otherwise), element)
-                }
+                (self.choice(condition, then, otherwise), element)
             }
         }
     }
 
-    fn unary(&self, op: Unary, operand: Expr, element: Element) -> (Expr, Element) {
+    /// A choice between parts in their simplest form.
+    pub fn choice(&self, condition: Expr, then: Expr, otherwise: Expr) -> Expr {
+        if same(&then, &otherwise) && !self.may_trap(&condition) {
+            then
+        } else {
+            Expr::select(condition, then, otherwise)
+        }
+    }
+
+    /// The simplest form of an operation on an operand that is in its simplest form, and its type.
+    pub fn unary(&self, op: Unary, operand: Expr, element: Element) -> (Expr, Element) {
         let result = match op {
             Unary::Not => Element::Bool,
             Unary::ToFloat => Element::F32,
@@ -162,7 +168,8 @@ impl Simplifier<'_> {
         (folded.unwrap_or_else(|| Expr::unary(op, operand)), result)
     }
 
-    fn binary(&self, op: Binary, left: Expr, right: Expr, element: Element) -> (Expr, Element) {
+    /// The simplest form of an operation on operands in their simplest form, of the type given, and its type.
+    pub fn binary(&self, op: Binary, left: Expr, right: Expr, element: Element) -> (Expr, Element) {
         let result = match op {
             Binary::Equal | Binary::NotEqual | Binary::Less | Binary::LessEqual => Element::Bool,
             Binary::And | Binary::Or => Element::Bool,
@@ -211,8 +218,8 @@ impl Simplifier<'_> {
                 Expr::Int(by) if *by > 0 => {
                     let form = Affine::of(left);
                     let result = match op {
-                        Binary::Divide => form.divided(*by, &self.around),
-                        _ => form.remainder(*by, &self.around),
+                        Binary::Divide => form.divided(*by, self.around),
+                        _ => form.remainder(*by, self.around),
                     };
                     if self.may_trap(left) && !self.may_trap(&result) { None } else { Some(result) }
                 }
@@ -229,13 +236,13 @@ impl Simplifier<'_> {
             }
             Binary::Equal | Binary::NotEqual | Binary::Less | Binary::LessEqual => {
                 let (a, b) = forms();
-                if !a.interval(&self.around).fits() || !b.interval(&self.around).fits() {
+                if !a.interval(self.around).fits() || !b.interval(self.around).fits() {
                     return None;
                 }
                 if self.may_trap(left) || self.may_trap(right) {
                     return None;
                 }
-                let difference = a.plus(b.scaled(-1)).interval(&self.around);
+                let difference = a.plus(b.scaled(-1)).interval(self.around);
                 decide(op, difference).map(Expr::Bool)
             }
             Binary::And | Binary::Or => None,
@@ -247,14 +254,14 @@ impl Simplifier<'_> {
         expr.any(&mut |part| match part {
             Expr::Binary(Binary::Divide | Binary::Remainder, left, right) => match **right {
                 Expr::Int(by) => by == 0,
-                _ => !is_float(self.graph, left, self.accumulator),
+                _ => left.element_in(self.graph, self.accumulator) != Element::F32,
             },
             Expr::Unary(Unary::IntToId, operand) => self.around.interval(operand).low < 0,
             Expr::Load { node, indices } => !self.in_range(&self.graph.axes(*node), indices),
             Expr::History { history, depth, indices } => {
                 let row = self.graph.histories()[history.index()].row;
                 let depth = Affine::of(depth).plus(Affine::of(&Expr::Here).scaled(-1));
-                let above = depth.interval(&self.around).high > 0;
+                let above = depth.interval(self.around).high > 0;
                 above || !self.in_range(&self.graph.axes(row), indices)
             }
             _ => false,
@@ -287,22 +294,6 @@ fn decide(op: Binary, difference: Interval) -> Option<bool> {
         Binary::LessEqual if high <= 0 => Some(true),
         Binary::LessEqual if low > 0 => Some(false),
         _ => None,
-    }
-}
-
-fn is_float(graph: &Graph, expr: &Expr, accumulator: Element) -> bool {
-    match expr {
-        Expr::Float(_) => true,
-        Expr::Load { node, .. } => graph.node(*node).element == Element::F32,
-        Expr::History { history, .. } => {
-            graph.node(graph.histories()[history.index()].row).element == Element::F32
-        }
-        Expr::Accumulator => accumulator == Element::F32,
-        Expr::Unary(Unary::Negate | Unary::Absolute, operand) => is_float(graph, operand, accumulator),
-        Expr::Unary(op, _) => !matches!(op, Unary::Not | Unary::ToInt | Unary::IdToInt | Unary::IntToId),
-        Expr::Binary(_, left, _) => is_float(graph, left, accumulator),
-        Expr::Select(_, then, _) => is_float(graph, then, accumulator),
-        _ => false,
     }
 }
 
