@@ -1,0 +1,37 @@
+//! The table of architectures.
+
+use crate::config::Config;
+use crate::error::ModelError;
+use crate::mapper::Mapper;
+
+/// One architecture: its program and its mapping.
+#[derive(Debug)]
+pub struct Architecture {
+    /// Its name here, which is also the name of the model in its program.
+    pub name: &'static str,
+    /// Its names as `model_type` in `config.json`.
+    pub model_types: &'static [&'static str],
+    /// The program's text.
+    pub program: &'static str,
+    /// Says what the program's names are in a checkpoint.
+    pub map: fn(&mut Mapper<'_>) -> Result<(), ModelError>,
+}
+
+/// Every architecture that can be served. Adding one is adding a line here, a program and a mapping.
+pub fn architectures() -> &'static [Architecture] {
+    &[crate::qwen3_5::ARCHITECTURE]
+}
+
+/// The architecture that a configuration names.
+///
+/// # Errors
+/// When it names none, or one that is not known.
+pub fn find(config: &Config) -> Result<&'static Architecture, ModelError> {
+    let model_type = config.text("model_type")?;
+    architectures().iter().find(|known| known.model_types.contains(&model_type)).ok_or_else(|| {
+        ModelError::UnknownArchitecture {
+            name: model_type.to_owned(),
+            known: architectures().iter().map(|known| known.name).collect::<Vec<_>>().join(", "),
+        }
+    })
+}

@@ -1,0 +1,152 @@
+//! What a mapping writes into: dims, statics, constants and weights by the program's names.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use fiddlehead_checkpoint::Checkpoint;
+use fiddlehead_graph::lower::{Known, ModelBindings};
+use fiddlehead_storage::Tensor;
+
+use crate::architecture::Architecture;
+use crate::config::Config;
+use crate::error::ModelError;
+
+/// How a tensor's values become the weight's: done once on loading, in f32.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transform {
+    /// They are the weight's.
+    None,
+    /// `1 + w`: norms that a checkpoint stores zero-centred.
+    OnePlus,
+    /// `-exp(a)`: a decay that a checkpoint stores as a logarithm.
+    NegativeExp,
+}
+
+/// Everything a program asks for, found in a checkpoint.
+#[derive(Debug)]
+pub struct Bound {
+    /// The architecture.
+    pub architecture: &'static Architecture,
+    /// Dims, statics, constants, layer kinds, and which weights there are.
+    pub bindings: ModelBindings,
+    /// Weights by the program's names, in the checkpoint's shapes.
+    pub weights: BTreeMap<String, Tensor>,
+    /// For each weight, its tensor's name in the checkpoint.
+    pub sources: BTreeMap<String, String>,
+    /// The longest path that the model was made for, in tokens.
+    pub context: usize,
+}
+
+/// Collects what a mapping says.
+#[derive(Debug)]
+pub struct Mapper<'a> {
+    checkpoint: &'a Checkpoint,
+    config: Config<'a>,
+    bindings: ModelBindings,
+    weights: BTreeMap<String, Tensor>,
+    sources: BTreeMap<String, String>,
+    context: usize,
+}
+
+impl<'a> Mapper<'a> {
+    pub(crate) fn new(checkpoint: &'a Checkpoint, config: Config<'a>) -> Self {
+        Mapper {
+            checkpoint,
+            config,
+            bindings: ModelBindings::default(),
+            weights: BTreeMap::new(),
+            sources: BTreeMap::new(),
+            context: 0,
+        }
+    }
+
+    pub(crate) fn finish(mut self, architecture: &'static Architecture) -> Bound {
+        self.bindings.params = self.weights.keys().cloned().collect();
+        Bound {
+            architecture,
+            bindings: self.bindings,
+            weights: self.weights,
+            sources: self.sources,
+            context: self.context,
+        }
+    }
+
+    /// The configuration.
+    pub fn config(&self) -> Config<'a> {
+        self.config
+    }
+
+    /// Whether the checkpoint holds a tensor of that name.
+    pub fn has(&self, tensor: &str) -> bool {
+        self.checkpoint.tensors().contains_key(tensor) || self.checkpoint.unserved().contains_key(tensor)
+    }
+
+    /// The first of several prefixes under which the checkpoint holds `tensor`; the first one of all when none does.
+    pub fn prefix(&self, prefixes: &[&'static str], tensor: &str) -> &'static str {
+        let found = prefixes.iter().find(|prefix| self.has(&format!("{prefix}{tensor}")));
+        found.or(prefixes.first()).copied().unwrap_or("")
+    }
+
+    /// Binds a dim.
+    pub fn dim(&mut self, name: &str, value: usize) {
+        self.bindings.dims.insert(name.to_owned(), value as i64);
+    }
+
+    /// Binds a static.
+    pub fn flag(&mut self, name: &str, value: bool) {
+        self.bindings.known.insert(name.to_owned(), Known::Bool(value));
+    }
+
+    /// Binds a scalar constant.
+    pub fn number(&mut self, name: &str, value: f64) {
+        self.bindings.known.insert(name.to_owned(), Known::Float(value));
+    }
+
+    /// Binds a constant of one dimension, by its path.
+    pub fn numbers(&mut self, path: impl Into<String>, values: Arc<[f32]>) {
+        self.bindings.known.insert(path.into(), Known::Array { shape: vec![values.len()], values });
+    }
+
+    /// Adds the next layer of the list.
+    pub fn layer(&mut self, kind: &str) {
+        self.bindings.layer_kinds.push(kind.to_owned());
+    }
+
+    /// Says how long a path the model was made for.
+    pub fn context(&mut self, tokens: usize) {
+        self.context = tokens;
+    }
+
+    /// Binds a weight, by its path in the program, to a tensor of the checkpoint.
+    ///
+    /// # Errors
+    /// When the tensor is missing, or its values cannot be read for the transform.
+    pub fn weight(
+        &mut self,
+        path: impl Into<String>,
+        tensor: &str,
+        transform: Transform,
+    ) -> Result<(), ModelError> {
+        let path = path.into();
+        let found = self.checkpoint.tensor(tensor)?;
+        let change: Option<fn(f32) -> f32> = match transform {
+            Transform::None => None,
+            Transform::OnePlus => Some(|w| 1.0 + w),
+            Transform::NegativeExp => Some(|a| -a.exp()),
+        };
+        let value = match change {
+            None => found.clone(),
+            Some(change) => changed(found, change)
+                .map_err(|why| ModelError::Values { tensor: tensor.to_owned(), why: why.to_string() })?,
+        };
+        self.weights.insert(path.clone(), value);
+        self.sources.insert(path, tensor.to_owned());
+        Ok(())
+    }
+}
+
+fn changed(tensor: &Tensor, change: fn(f32) -> f32) -> Result<Tensor, fiddlehead_storage::StorageError> {
+    let mut values = tensor.to_f32()?;
+    values.iter_mut().for_each(|value| *value = change(*value));
+    Tensor::from_f32(tensor.shape().to_vec(), values)
+}
