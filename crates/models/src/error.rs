@@ -35,7 +35,9 @@ pub enum ModelError {
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
     /// A tensor's shape is not what the program declares.
-    #[error("tensor `{tensor}` has shape {found:?}; with this config.json `{param}` of the program has {wanted:?}")]
+    #[error(
+        "tensor `{tensor}` has shape {found:?}; with this config.json `{param}` of the program has {wanted:?}"
+    )]
     Shape {
         /// Its name in the checkpoint.
         tensor: String,
@@ -47,7 +49,9 @@ pub enum ModelError {
         wanted: Vec<usize>,
     },
     /// A weight has no source.
-    #[error("the program's weight `{param}` is bound to no tensor: a fault of the mapping of `{architecture}`")]
+    #[error(
+        "the program's weight `{param}` is bound to no tensor: a fault of the mapping of `{architecture}`"
+    )]
     Unbound {
         /// The weight's path in the program.
         param: String,

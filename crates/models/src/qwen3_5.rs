@@ -144,8 +144,10 @@ fn inverse_frequencies(mapper: &Mapper<'_>, head_dim: usize) -> Result<Arc<[f32]
     };
     let theta = either("rope_theta", 10_000_000.0)?;
     let rotated = (either("partial_rotary_factor", 0.25)? * head_dim as f64).round() as usize;
-    if rotated == 0 || rotated % 2 != 0 || rotated > head_dim || theta <= 0.0 {
-        return Err(config.senseless("rope_parameters", "a positive theta and an even rotated part of a head"));
+    if rotated == 0 || !rotated.is_multiple_of(2) || rotated > head_dim || theta <= 0.0 {
+        return Err(
+            config.senseless("rope_parameters", "a positive theta and an even rotated part of a head")
+        );
     }
     Ok((0..rotated / 2).map(|pair| theta.powf(-2.0 * pair as f64 / rotated as f64) as f32).collect())
 }
