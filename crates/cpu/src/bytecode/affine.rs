@@ -33,10 +33,6 @@ impl Affine {
     pub fn minus(&self, other: &Affine) -> Affine {
         self.plus_scaled(other, -1)
     }
-    pub fn coefficient(&self, atom: Value) -> i64 {
-        self.terms.iter().find(|term| term.0 == atom).map_or(0, |term| term.1)
-    }
-
     /// `(m, r)` with `self = by * m + r`, `r` holding the terms that are no multiples.
     pub fn split_by(&self, by: i64) -> (Affine, Affine) {
         let mut whole = Affine::constant(self.constant.div_euclid(by));
@@ -69,13 +65,11 @@ impl Values {
             Kind::Binary(Binary::Subtract, a, b) if self.exact(value) => {
                 self.affine(a).minus(&self.affine(b))
             }
-            Kind::Binary(Binary::Multiply, a, b) if self.exact(value) => {
-                match (self.only(a), self.only(b)) {
-                    (_, Some(by)) => Affine::default().plus_scaled(&self.affine(a), by),
-                    (Some(by), _) => Affine::default().plus_scaled(&self.affine(b), by),
-                    _ => Affine::atom(value),
-                }
-            }
+            Kind::Binary(Binary::Multiply, a, b) if self.exact(value) => match (self.only(a), self.only(b)) {
+                (_, Some(by)) => Affine::default().plus_scaled(&self.affine(a), by),
+                (Some(by), _) => Affine::default().plus_scaled(&self.affine(b), by),
+                _ => Affine::atom(value),
+            },
             _ => Affine::atom(value),
         }
     }

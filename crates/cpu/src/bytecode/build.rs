@@ -58,6 +58,8 @@ pub(super) struct Built {
     pub sources: Vec<Source>,
     /// The value of each of the node's axes, folded ones included.
     pub axes: Vec<Value>,
+    /// How many of `axes` are the result's.
+    pub rank: usize,
     /// How many loop axes belong to the result.
     pub result_loops: usize,
     pub guard: Option<Value>,
@@ -114,7 +116,7 @@ pub(super) fn build(
     }
     let body = builder.expr(&compute.body, mask, &axes)?;
     let Builder { values, sources, .. } = builder;
-    Ok(Built { values, sources, axes, result_loops, guard, body, initial })
+    Ok(Built { values, sources, axes, rank: compute.axes.len(), result_loops, guard, body, initial })
 }
 
 impl Builder<'_> {

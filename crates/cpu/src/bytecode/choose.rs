@@ -22,7 +22,8 @@ pub(super) struct Nest {
 impl Nest {
     /// Whether the lanes run along a folded axis.
     pub fn folds_lanes(&self) -> bool {
-        self.vector.is_some() && self.order.iter().position(|axis| Some(*axis) == self.vector) >= Some(self.results)
+        self.vector.is_some()
+            && self.order.iter().position(|axis| Some(*axis) == self.vector) >= Some(self.results)
     }
     /// Inside how many loops a value is computed.
     pub fn level(&self, values: &Values, value: Value) -> usize {
@@ -107,9 +108,7 @@ fn candidates(built: &Built, fold: Option<&FoldKind>) -> Vec<Nest> {
     }
     let depends = |axis: usize, on: usize| match values.extents[axis] {
         Extent::Fixed { .. } => false,
-        Extent::Between { low, high } => {
-            (values.facts(low).axes | values.facts(high).axes) >> on & 1 == 1
-        }
+        Extent::Between { low, high } => (values.facts(low).axes | values.facts(high).axes) >> on & 1 == 1,
     };
     let mut nests = Vec::new();
     for vector in 0..count {
@@ -239,15 +238,9 @@ fn cost(built: &Built, fold: Option<&FoldKind>, output: &Strides, nest: &Nest, l
         };
     }
     let stores_vector = nest.vector.is_some() && !nest.folds_lanes();
-    let strided = stores_vector
-        && nest.vector.is_some_and(|axis| {
-            let address = address(values, nest, &built.axes, true);
-            let rank = built.axes.len();
-            let mut result = address;
-            // Folded axes are no part of the output's address.
-            result.terms.retain(|term| term.0 < rank);
-            result.step.iter().any(|step| step.1 != 1) || !last_result_axis(built, axis, output)
-        });
+    let result = &built.axes[..built.rank];
+    let stored = pattern(&address(values, nest, result, stores_vector), output, built.rank, stores_vector);
+    let strided = matches!(stored, Pattern::Strided | Pattern::Gathered);
     total += at(nest.results, stores_vector, if strided { 0.5 } else { 0.05 });
     if fold.is_some() {
         total += at(nest.order.len(), true, 0.06);
@@ -256,17 +249,6 @@ fn cost(built: &Built, fold: Option<&FoldKind>, output: &Strides, nest: &Nest, l
         }
     }
     total
-}
-
-fn last_result_axis(built: &Built, axis: usize, output: &Strides) -> bool {
-    match output {
-        Strides::Local => axis + 1 == built.result_loops,
-        Strides::Fixed(strides) => {
-            let varied = built.axes.iter().take(strides.len()).enumerate();
-            let mut moved = varied.filter(|(_, value)| built.values.facts(**value).axes >> axis & 1 == 1);
-            moved.next().is_some_and(|(place, _)| strides[place] == 1)
-        }
-    }
 }
 
 impl Values {

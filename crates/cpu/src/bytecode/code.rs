@@ -104,7 +104,10 @@ pub(super) enum Instruction {
     /// Lane by lane: an ordered fold along the vector axis.
     Tail(u32),
     /// One word of a vector, in a tail.
-    Extract { to: Slot, from: Slot },
+    Extract {
+        to: Slot,
+        from: Slot,
+    },
 }
 
 /// A number of elements: known, or from the box of a local tensor's row.
@@ -112,7 +115,16 @@ pub(super) enum Instruction {
 pub(super) enum Coefficient {
     Known(i64),
     /// `factor` times the stride of an axis of a local source (the output when none).
-    Local { source: Option<usize>, axis: usize, factor: i64 },
+    Local {
+        source: Option<usize>,
+        axis: usize,
+        factor: i64,
+    },
+    /// The sum of `count` coefficients from `first` on.
+    Sum {
+        first: u32,
+        count: u32,
+    },
 }
 
 /// `constant + Σ coefficient * slot`, in elements; coefficients by their place in [`Code::coefficients`].
@@ -280,6 +292,8 @@ pub(super) struct Code {
     pub coefficients: Vec<Coefficient>,
     /// A scalar, known before any loop, without which the whole output is zero.
     pub guard: Option<Slot>,
+    /// `(stride, extent)` of the outermost axis, when the output's row is dense in memory.
+    pub dense: Option<(usize, usize)>,
     /// Rough nanoseconds for one row.
     pub cost: f64,
 }

@@ -77,7 +77,6 @@ pub struct LocalRow {
 pub struct Slot<'a>(pub(super) Memory<'a>);
 
 #[derive(Clone, Copy)]
-#[allow(dead_code, reason = "read by the machine")]
 pub(super) enum Memory<'a> {
     Empty,
     Words { words: *mut u32, length: usize, row_stride: usize },
@@ -212,7 +211,7 @@ pub enum TrapKind {
 }
 
 /// A thing that is indexed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Read {
     /// A tensor.
     Node(NodeId),

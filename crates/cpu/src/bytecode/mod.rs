@@ -13,13 +13,31 @@
 //! What must never live here: kernels that know a site's name, and choices between kernels.
 //! Start reading at [`Frame`].
 
+mod affine;
+mod build;
+mod choose;
+mod code;
+mod emit;
 mod frame;
+mod functions;
+mod lanes;
 mod layout;
+mod machine;
+mod memory;
+mod merge;
+mod program;
+mod registers;
+mod scratch;
+mod top;
+mod value;
+mod window;
 
 pub use frame::{
     Decode, Frame, HistoryRows, LocalBox, LocalRow, NoHistories, Read, Slot, Span, Trap, TrapKind,
 };
 pub use layout::{CompileError, Format, SourceLayout, Strides, row_major_strides};
+pub use program::{BlockProgram, Outer};
+pub use scratch::Scratch;
 
 /// The most axes of one node, folded ones included.
 pub const MAX_AXES: usize = 12;

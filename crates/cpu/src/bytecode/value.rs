@@ -35,9 +35,16 @@ impl Type {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Rule {
     /// `low <= value < high`.
-    Index { read: Read, axis: usize, low: Value, high: Value },
+    Index {
+        read: Read,
+        axis: usize,
+        low: Value,
+        high: Value,
+    },
     /// `value <= here`; a masked offender becomes depth -1.
-    Depth { read: Read },
+    Depth {
+        read: Read,
+    },
     NonZero,
     NonNegative,
 }
@@ -217,7 +224,10 @@ impl Values {
                 let range = if low == I32.0 {
                     I32
                 } else {
-                    (if low <= 0 && high >= 0 { 0 } else { low.abs().min(high.abs()) }, low.abs().max(high.abs()))
+                    (
+                        if low <= 0 && high >= 0 { 0 } else { low.abs().min(high.abs()) },
+                        low.abs().max(high.abs()),
+                    )
                 };
                 return self.intern(Kind::Unary(op, a), Type::Integer, range);
             }
@@ -317,7 +327,8 @@ impl Values {
         }
         match (op, self.only(a), self.only(b)) {
             (Binary::Add, Some(0), _) | (Binary::Multiply, Some(1), _) => return b,
-            (Binary::Add | Binary::Subtract, _, Some(0)) | (Binary::Multiply | Binary::Divide, _, Some(1)) => {
+            (Binary::Add | Binary::Subtract, _, Some(0))
+            | (Binary::Multiply | Binary::Divide, _, Some(1)) => {
                 return a;
             }
             (Binary::Divide | Binary::Remainder, _, Some(by)) if by > 0 => {
@@ -350,12 +361,12 @@ impl Values {
             return None;
         }
         Some(match op {
-            Binary::Divide => self.from_affine(&whole),
-            _ => self.from_affine(&rest),
+            Binary::Divide => self.sum_of(&whole),
+            _ => self.sum_of(&rest),
         })
     }
 
-    fn from_affine(&mut self, form: &Affine) -> Value {
+    fn sum_of(&mut self, form: &Affine) -> Value {
         let mut sum: Option<Value> = None;
         for &(atom, coefficient) in &form.terms {
             let factor = self.integer(coefficient);
@@ -446,9 +457,7 @@ fn integer_range(op: Binary, (a, b): (i64, i64), (c, d): (i64, i64)) -> (i64, i6
         Binary::Multiply => hull([a * c, a * d, b * c, b * d]),
         Binary::Min => (a.min(c), b.min(d)),
         Binary::Max => (a.max(c), b.max(d)),
-        Binary::Divide if c > 0 => {
-            hull([a.div_euclid(c), a.div_euclid(d), b.div_euclid(c), b.div_euclid(d)])
-        }
+        Binary::Divide if c > 0 => hull([a.div_euclid(c), a.div_euclid(d), b.div_euclid(c), b.div_euclid(d)]),
         Binary::Remainder if c > 0 => (0, if a >= 0 { b.min(d - 1) } else { d - 1 }),
         _ => I32,
     };
