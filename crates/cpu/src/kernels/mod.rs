@@ -13,6 +13,7 @@
     reason = "register tiles are written as loops over const ranges, which unroll"
 )]
 
+pub mod attention;
 mod broadcast;
 pub mod contraction;
 pub mod delta;
@@ -22,5 +23,4 @@ pub mod rows;
 pub mod strided;
 pub mod views;
 
-#[allow(dead_code)]
 pub(crate) mod vector;
