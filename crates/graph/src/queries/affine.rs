@@ -23,7 +23,7 @@ pub enum Atom {
     Quotient(Box<Affine>, i64),
     /// A derived axis `inner % divisor`, never negative; the divisor is positive.
     Remainder(Box<Affine>, i64),
-    /// A value read from data: a gather.
+    /// Any other whole number or id, mostly one read from data: a gather. What it is written over is the site's axes.
     Gathered(Box<Expr>),
 }
 
@@ -66,6 +66,18 @@ impl Affine {
                 _ => None,
             })
             .collect()
+    }
+    /// Adds `times` times another form.
+    pub fn add(&mut self, other: &Affine, times: i64) {
+        self.constant += other.constant * times;
+        self.here += other.here * times;
+        for (atom, coefficient) in &other.terms {
+            match self.terms.iter_mut().find(|(known, _)| known == atom) {
+                Some((_, total)) => *total += coefficient * times,
+                None => self.terms.push((atom.clone(), coefficient * times)),
+            }
+        }
+        self.terms.retain(|(_, coefficient)| *coefficient != 0);
     }
     /// Whether the value depends on that axis.
     pub fn uses(&self, axis: usize) -> bool {

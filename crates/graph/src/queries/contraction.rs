@@ -3,8 +3,15 @@
 //! Matrix × vector, matrix × matrix, batched, convolution (`y + dy`, derived axes `k / d`, `k % d`) and gathered
 //! (experts) are one descriptor; [`Contraction::as_rows_times_weight`] gives the view that row kernels serve.
 
-use super::operand::Operand;
-use crate::ir::{Expr, NodeId, Permissions};
+use std::collections::HashMap;
+
+use super::affine::{Affine, Atom};
+use super::algebra::{Product, Term, axis_bit};
+use super::expand::{Analysis, Reader, extent, identity};
+use super::operand::{Operand, expr_reads};
+use super::variance::Variance;
+use super::{Refusal, Rule};
+use crate::ir::{Expr, Graph, NodeId, NodeKind, Permissions, Range};
 
 /// `node[r…] = scale(r…) * Σ_f operands[0](r…, f…) * operands[1](r…, f…)`.
 ///
@@ -55,10 +62,11 @@ pub enum Role {
 /// sides contiguous in `k`: the shape of matrix × vector and matrix × matrix kernels over row-major weights.
 ///
 /// For one forest node the activation has the rows `activation_rows` (none: one row); over a batch these come for
-/// each forest node. The weight's rows are addressed as `group * group_rows + row_offset + Σ axis * stride`.
+/// each forest node. An axis in both `rows` and `activation_rows` walks both together (one small weight a head); only
+/// without such an axis is the result a full matrix product. The weight's rows are addressed as `group * group_rows + row_offset + Σ axis * stride`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RowsTimesWeight {
-    /// The weight's tensor: a parameter, or a node of constant variance.
+    /// The weight's tensor: a parameter, or another node of constant or uniform variance.
     pub weight: NodeId,
     /// Rows of the whole stored weight, all leading axes flattened.
     pub weight_rows: usize,
@@ -132,4 +140,345 @@ pub struct Merge {
     pub activation: NodeId,
     /// The contractions' nodes, two or more, in graph order. None of them depends on another.
     pub nodes: Vec<NodeId>,
+}
+
+/// The contractions of a graph, in graph order, and what nearly was one.
+pub fn contractions(graph: &Graph) -> (Vec<Contraction>, Vec<Refusal>) {
+    let mut analysis = Analysis::new(graph);
+    let (mut found, mut refusals) = (Vec::new(), Vec::new());
+    for node in graph.node_ids() {
+        match contraction(&mut analysis, node) {
+            Ok(Some(contraction)) => found.push(contraction),
+            Ok(None) => {}
+            Err(refusal) => refusals.push(refusal),
+        }
+    }
+    (found, refusals)
+}
+
+/// The contraction at a node; `None` when it is plainly something else.
+pub(super) fn contraction(analysis: &mut Analysis<'_>, node: NodeId) -> Result<Option<Contraction>, Refusal> {
+    let Some((compute, fold)) = analysis.summed(node) else { return Ok(None) };
+    let refuse = |why: &str| Err(Refusal::new(node, Rule::Contraction, why));
+    let ranges: Vec<&Range> = compute.axes.iter().chain(&fold.axes).collect();
+    let extents: Vec<Option<usize>> = ranges.iter().map(|range| extent(range)).collect();
+    let result_axes = compute.axes.len();
+    if extents.len() > 60 {
+        return refuse("it has more than sixty axes");
+    }
+    let axes: Vec<_> = (0..extents.len()).map(|axis| analysis.algebra.axis(axis, extents[axis])).collect();
+    let graph = analysis.graph;
+    let is_view = |id: NodeId| is_view(graph, id);
+    let mut reader = Reader::new(&is_view);
+    let body = analysis.read(&mut reader, &compute.body, &axes);
+    let product = analysis.algebra.product(body);
+    let folded: u64 = (result_axes..extents.len()).fold(0, |bits, axis| bits | axis_bit(axis));
+    let (inside, outside): (Vec<Term>, Vec<Term>) =
+        product.factors.iter().partition(|&&factor| analysis.algebra.axes(factor) & folded != 0);
+    let Some(groups) = two_factors(analysis, &inside) else {
+        // One factor alone is a plain reduction, which is no near miss.
+        return if inside.len() > 2 { refuse("its factors do not part into two operands") } else { Ok(None) };
+    };
+    if extents.iter().any(Option::is_none) {
+        return refuse("an axis depends on other values");
+    }
+    let number = identity(extents.len());
+    let mut operands = Vec::with_capacity(2);
+    for group in groups {
+        let term = analysis.algebra.term_of(Product::new(1.0, group));
+        match analysis.operand(term, &number, &extents) {
+            Some(operand) => operands.push(operand),
+            None => return refuse("an operand has no index form"),
+        }
+    }
+    if operands[0].variance == Variance::Constant && operands[1].variance != Variance::Constant {
+        operands.swap(0, 1);
+    }
+    let scale = (product.coefficient() != 1.0 || !outside.is_empty())
+        .then(|| Product::new(product.coefficient(), outside))
+        .map(|scale| analysis.algebra.term_of(scale))
+        .and_then(|scale| analysis.write(scale, &identity(result_axes)));
+    let Ok([first, second]) = <[Operand; 2]>::try_from(operands) else {
+        return refuse("it has no two operands");
+    };
+    let axes = (0..extents.len())
+        .map(|axis| {
+            let role = match (axis < result_axes, first.uses(axis), second.uses(axis)) {
+                (true, true, true) => Role::Batch,
+                (true, true, false) => Role::Left,
+                (true, false, true) => Role::Right,
+                (true, false, false) => Role::Repeat,
+                (false, true, true) => Role::Folded,
+                (false, _, _) => Role::FoldedOnce,
+            };
+            ContractionAxis { extent: extents[axis].unwrap_or(0), role }
+        })
+        .collect();
+    Ok(Some(Contraction {
+        node,
+        operands: [first, second],
+        axes,
+        scale,
+        guard: compute.guard.clone(),
+        permissions: compute.permissions,
+    }))
+}
+
+fn is_view(graph: &Graph, node: NodeId) -> bool {
+    match &graph.node(node).kind {
+        NodeKind::Compute(compute) => {
+            compute.fold.is_none()
+                && compute.guard.is_none()
+                && matches!(compute.body, Expr::Load { .. } | Expr::History { .. })
+        }
+        _ => false,
+    }
+}
+
+/// Parts the folded factors into two operands: weights from the rest, or by the axes they depend on.
+fn two_factors(analysis: &Analysis<'_>, factors: &[Term]) -> Option<[Vec<Term>; 2]> {
+    let (constant, varying): (Vec<Term>, Vec<Term>) =
+        factors.iter().partition(|&&factor| analysis.value_variance(factor) == Variance::Constant);
+    if !constant.is_empty() && !varying.is_empty() {
+        return Some([varying, constant]);
+    }
+    match factors {
+        // A square is a reduction's, not a contraction's.
+        [left, right] => (left != right).then(|| [vec![*left], vec![*right]]),
+        [] | [_] => None,
+        _ => {
+            // The factors with the widest axes lead; each other joins a leader that has all its axes.
+            let axes = |term: &Term| analysis.algebra.axes(*term);
+            let mut groups: Vec<(u64, Vec<Term>)> = Vec::new();
+            let mut sorted = factors.to_vec();
+            sorted.sort_by_key(|term| std::cmp::Reverse(axes(term).count_ones()));
+            for term in sorted {
+                let wanted = axes(&term);
+                match groups.iter_mut().find(|(group, _)| group & wanted == wanted) {
+                    Some((_, terms)) => terms.push(term),
+                    None => groups.push((wanted, vec![term])),
+                }
+            }
+            match <[(u64, Vec<Term>); 2]>::try_from(groups) {
+                Ok([(_, left), (_, right)]) => Some([left, right]),
+                Err(_) => None,
+            }
+        }
+    }
+}
+
+impl Contraction {
+    /// The nodes that the site loads; a history counts as its row.
+    pub fn reads(&self, graph: &Graph) -> Vec<NodeId> {
+        let mut found = Vec::new();
+        for operand in &self.operands {
+            operand.reads(graph, &mut found);
+        }
+        for expr in self.scale.iter().chain(&self.guard) {
+            expr_reads(graph, expr, &mut found);
+        }
+        found.sort();
+        found.dedup();
+        found
+    }
+
+    /// Sees the contraction as rows times a weight: one operand a tensor of constant or uniform variance whose rows
+    /// are contiguous along the folded axes, the other contiguous along them too.
+    pub fn as_rows_times_weight(&self, graph: &Graph) -> Result<RowsTimesWeight, Refusal> {
+        let variances = [self.operands[0].variance, self.operands[1].variance];
+        let second = self.rows_times(graph, 1);
+        match second {
+            Err(_) if variances[0] <= variances[1] => self.rows_times(graph, 0).or(second),
+            _ => second,
+        }
+    }
+
+    fn rows_times(&self, graph: &Graph, weight_place: usize) -> Result<RowsTimesWeight, Refusal> {
+        let refuse = |why: &str| Refusal::new(self.node, Rule::RowsTimesWeight, why);
+        let (weight, activation) = (&self.operands[weight_place], &self.operands[1 - weight_place]);
+        if weight.variance == Variance::PerNode {
+            return Err(refuse("both operands change with every node"));
+        }
+        let result_rank = self.axes.iter().take_while(|axis| !axis.role.is_folded()).count();
+        if self.axes.iter().any(|axis| axis.role == Role::FoldedOnce) {
+            return Err(refuse("a folded axis is read by one operand alone"));
+        }
+        let Some(weight_node) = weight.node() else {
+            return Err(refuse("the weight is no tensor by itself"));
+        };
+        let shape = graph.shape(weight_node).ok_or_else(|| refuse("the weight has no fixed shape"))?;
+        let flat = weight.flat(graph).ok_or_else(|| refuse("the weight has no fixed shape"))?;
+        let (strides, gathered) =
+            split_gather(&flat).ok_or_else(|| refuse("the weight's index is not affine"))?;
+        let columns = self
+            .contiguous_fold(result_rank, &strides)
+            .ok_or_else(|| refuse("the weight is not contiguous along the folded axes"))?;
+
+        let activation_flat =
+            activation.flat(graph).ok_or_else(|| refuse("the activation is no tensor of fixed shape"))?;
+        let activation_strides =
+            activation_flat.as_strides().ok_or_else(|| refuse("the activation's index is not affine"))?;
+        self.contiguous_fold(result_rank, &activation_strides)
+            .ok_or_else(|| refuse("the activation is not contiguous along the folded axes"))?;
+        if activation_flat.constant < 0 || flat.constant < 0 {
+            return Err(refuse("an index starts below zero"));
+        }
+
+        // The shortest run of trailing dimensions that holds what is folded is a row.
+        let walks = |strides: &[(usize, i64)]| -> Option<Vec<StridedAxis>> {
+            let mut walks = Vec::new();
+            for axis in 0..result_rank {
+                if let Some(&(_, stride)) = strides.iter().find(|(found, _)| *found == axis) {
+                    let stride = usize::try_from(stride).ok()?;
+                    walks.push(StridedAxis { axis, extent: self.axes[axis].extent, stride });
+                }
+            }
+            Some(walks)
+        };
+        let walked = walks(&strides).ok_or_else(|| refuse("the weight's rows are read backwards"))?;
+        let group_stride = gathered.as_ref().map_or(0, |(_, stride)| *stride);
+        let mut row_length = 1usize;
+        let row_length = shape
+            .iter()
+            .rev()
+            .find_map(|&dimension| {
+                row_length *= dimension;
+                let offset = flat.constant as usize % row_length.max(1);
+                let whole = walked.iter().all(|axis| axis.stride % row_length == 0)
+                    && group_stride % row_length as i64 == 0;
+                (row_length > 0 && whole && offset + columns <= row_length).then_some(row_length)
+            })
+            .ok_or_else(|| refuse("the folded elements do not lie within rows of the weight"))?;
+        let rows: Vec<StridedAxis> =
+            walked.into_iter().map(|axis| StridedAxis { stride: axis.stride / row_length, ..axis }).collect();
+        let weight_rows = shape.iter().product::<usize>() / row_length;
+        let row_offset = flat.constant as usize / row_length;
+
+        let group = match gathered {
+            None => None,
+            Some((index, stride)) if stride > 0 => {
+                if (result_rank..self.axes.len()).any(|axis| super::affine::expr_uses(index, axis)) {
+                    return Err(refuse("the gathered part changes along a folded axis"));
+                }
+                let axes = (0..result_rank).filter(|&axis| super::affine::expr_uses(index, axis)).collect();
+                let rows = stride as usize / row_length;
+                if rows == 0 || weight_rows % rows != 0 {
+                    return Err(refuse("the gathered parts do not tile the weight"));
+                }
+                Some(Group { index: index.clone(), count: weight_rows / rows, rows, axes })
+            }
+            Some(_) => return Err(refuse("the gathered part goes backwards")),
+        };
+        let reach =
+            row_offset + rows.iter().map(|axis| (axis.extent.max(1) - 1) * axis.stride).sum::<usize>();
+        if reach >= group.as_ref().map_or(weight_rows, |group| group.rows) {
+            return Err(refuse("the rows leave the weight or the gathered part"));
+        }
+        let mut result_strides = vec![1; result_rank];
+        for axis in (1..result_rank).rev() {
+            result_strides[axis - 1] = result_strides[axis] * self.axes[axis].extent;
+        }
+        Ok(RowsTimesWeight {
+            weight: weight_node,
+            weight_rows,
+            weight_row_length: row_length,
+            row_offset,
+            rows,
+            column_offset: flat.constant as usize % row_length,
+            columns,
+            group,
+            activation: activation.clone(),
+            activation_offset: activation_flat.constant as usize,
+            activation_rows: walks(&activation_strides)
+                .ok_or_else(|| refuse("the activation is read backwards"))?,
+            result_strides,
+        })
+    }
+
+    /// How many elements are folded, when the strides of the folded axes are those of a contiguous run in order.
+    fn contiguous_fold(&self, result_rank: usize, strides: &[(usize, i64)]) -> Option<usize> {
+        let mut count = 1usize;
+        for axis in (result_rank..self.axes.len()).rev() {
+            let extent = self.axes[axis].extent;
+            let stride = strides.iter().find(|(found, _)| *found == axis).map(|(_, stride)| *stride);
+            if extent != 1 && stride != Some(count as i64) {
+                return None;
+            }
+            count *= extent;
+        }
+        Some(count)
+    }
+}
+
+impl Role {
+    fn is_folded(self) -> bool {
+        matches!(self, Role::Folded | Role::FoldedOnce)
+    }
+}
+
+/// Plain strides, and at most one gather with its stride.
+#[allow(clippy::type_complexity)]
+fn split_gather(form: &Affine) -> Option<(Vec<(usize, i64)>, Option<(&Expr, i64)>)> {
+    if form.here != 0 {
+        return None;
+    }
+    let (mut strides, mut gathered) = (Vec::new(), None);
+    for (atom, coefficient) in &form.terms {
+        match atom {
+            Atom::Axis(axis) => strides.push((*axis, *coefficient)),
+            Atom::Gathered(expr) if gathered.is_none() => gathered = Some((&**expr, *coefficient)),
+            _ => return None,
+        }
+    }
+    Some((strides, gathered))
+}
+
+/// Contractions that read the same activation vector through [`RowsTimesWeight`] and do not depend on one another.
+pub fn merges(graph: &Graph, contractions: &[Contraction]) -> Vec<Merge> {
+    let mut by_activation: Vec<(NodeId, Vec<NodeId>)> = Vec::new();
+    let mut place: HashMap<NodeId, usize> = HashMap::new();
+    for contraction in contractions {
+        let Ok(view) = contraction.as_rows_times_weight(graph) else { continue };
+        // One row a node, whole weights: anything else is another launch shape.
+        if view.group.is_some() || !view.activation_rows.is_empty() || contraction.guard.is_some() {
+            continue;
+        }
+        let Some(activation) = view.activation.node() else { continue };
+        let at = *place.entry(activation).or_insert_with(|| {
+            by_activation.push((activation, Vec::new()));
+            by_activation.len() - 1
+        });
+        by_activation[at].1.push(contraction.node);
+    }
+    let liveness = super::liveness::liveness(graph);
+    by_activation
+        .into_iter()
+        .filter(|(_, nodes)| nodes.len() > 1)
+        .filter_map(|(activation, nodes)| {
+            let nodes = independent(&liveness, &nodes);
+            (nodes.len() > 1).then_some(Merge { activation, nodes })
+        })
+        .collect()
+}
+
+/// The nodes that depend on no earlier one of the list.
+fn independent(liveness: &super::liveness::Liveness, nodes: &[NodeId]) -> Vec<NodeId> {
+    let (Some(first), Some(last)) = (nodes.first(), nodes.last()) else { return Vec::new() };
+    let mut depends = vec![false; last.index() - first.index() + 1];
+    let mut kept = Vec::new();
+    for id in first.index()..=last.index() {
+        let node = NodeId(id as u32);
+        let listed = nodes.contains(&node);
+        if listed && !depends[id - first.index()] {
+            kept.push(node);
+        }
+        if listed || depends[id - first.index()] {
+            for user in &liveness.users[id] {
+                if user.index() <= last.index() {
+                    depends[user.index() - first.index()] = true;
+                }
+            }
+        }
+    }
+    kept
 }

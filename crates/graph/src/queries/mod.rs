@@ -11,9 +11,13 @@
 //! once is in [`variance`], [`demand`] and [`liveness`].
 
 pub mod affine;
+mod algebra;
 pub mod attention;
+pub mod bounds;
 pub mod contraction;
 pub mod demand;
+mod expand;
+pub mod feedback;
 pub mod fusion;
 pub mod liveness;
 pub mod operand;
@@ -24,19 +28,23 @@ pub mod variance;
 pub mod window;
 
 pub use affine::{Affine, Atom};
-pub use attention::{Attention, Epilogue, Grouping, PathStart};
-pub use contraction::{Contraction, ContractionAxis, Group, Merge, Role, RowsTimesWeight, StridedAxis};
-pub use demand::Demand;
-pub use fusion::Fusion;
-pub use liveness::Liveness;
+pub use attention::{Attention, Epilogue, Grouping, PathStart, attentions};
+pub use bounds::{Indexed, UnprovenIndex, unproven_indices};
+pub use contraction::{
+    Contraction, ContractionAxis, Group, Merge, Role, RowsTimesWeight, StridedAxis, contractions, merges,
+};
+pub use demand::{Demand, demands};
+pub use feedback::{FeedbackLoop, feedback_loops};
+pub use fusion::{Fusion, fusions};
+pub use liveness::{Liveness, liveness};
 pub use operand::{Operand, Source};
 pub use recurrence::{
-    CorrectionReads, Decay, Delta, Diagonal, Readout, ReadoutOf, Recurrence, RecurrenceKind,
+    CorrectionReads, Decay, Delta, Diagonal, Readout, ReadoutOf, Recurrence, RecurrenceKind, recurrences,
 };
-pub use row::{Chain, Gather, Reduction, TopPair};
-pub use sites::{Site, SiteIndex, Sites};
-pub use variance::Variance;
-pub use window::{HistoryStorage, Window};
+pub use row::{Chain, Gather, Reduction, TopPair, gather, reduction, tops};
+pub use sites::{Site, SiteIndex, Sites, assign_sites};
+pub use variance::{Variance, variances};
+pub use window::{HistoryStorage, Window, history_storage, windows};
 
 use crate::ir::NodeId;
 

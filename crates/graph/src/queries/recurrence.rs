@@ -1,7 +1,10 @@
 //! Recurrences: how a state's outgoing value depends on its incoming one.
 
-use super::operand::Operand;
-use crate::ir::{Expr, NodeId, StateId};
+use super::algebra::{Algebra, Form, Product, Term, axis_bit};
+use super::expand::{Analysis, Reader, absorbable, identity};
+use super::operand::{Operand, expr_reads};
+use super::{Refusal, Rule};
+use crate::ir::{Expr, Graph, NodeId, NodeKind, Range, StateId, Unary};
 
 /// One state's update.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,6 +17,9 @@ pub struct Recurrence {
     pub kind: RecurrenceKind,
     /// Nodes that only this site reads and that need no buffer, in graph order. The outgoing value itself is the site's.
     pub absorbed: Vec<NodeId>,
+    /// Nodes that read the incoming or the outgoing value other than through the site: they need it of every forest node.
+    /// In graph order.
+    pub other_readers: Vec<NodeId>,
 }
 
 /// Kinds of update.
@@ -44,7 +50,7 @@ pub struct Diagonal {
 ///
 /// ```text
 /// u(h, j) = beta(h) * (value(h, j) − c(h) * Σ_i S(h, i, j) * key(h, i))     c = decay or 1, by `reads`
-/// S'(h, i, j) = decay(h) * S(h, i, j) + write_key(h, i) * u(h, j)           write_key = key
+/// S'(h, i, j) = decay(h) * S(h, i, j) + key(h, i) * u(h, j)
 /// readout(h, j) = scale(h) * Σ_i query(h, i) * S'(h, i, j)
 /// ```
 ///
@@ -75,8 +81,6 @@ pub struct Delta {
     pub reads: CorrectionReads,
     /// Reads of the state with a query, all of them.
     pub readouts: Vec<Readout>,
-    /// The node of the correction `u`, when the program has one and others read it too.
-    pub correction: Option<NodeId>,
 }
 
 /// What a delta rule multiplies its old state with; operands over heads.
@@ -115,7 +119,7 @@ pub struct Readout {
 }
 
 /// Which state a readout reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ReadoutOf {
     /// The outgoing one.
     Next,
@@ -124,14 +128,613 @@ pub enum ReadoutOf {
 }
 
 impl Recurrence {
-    /// The nodes whose tensors the site leaves in memory: the outgoing value (as the state's storage), readouts, and a
-    /// correction that others read.
+    /// The nodes whose tensors the site leaves in memory: the outgoing value (as the state's storage) and readouts.
     pub fn results(&self) -> Vec<NodeId> {
         let mut nodes = vec![self.next];
         if let RecurrenceKind::Delta(delta) = &self.kind {
             nodes.extend(delta.readouts.iter().map(|readout| readout.node));
-            nodes.extend(delta.correction);
         }
         nodes
     }
+
+    /// The nodes that the site loads, besides the state. Empty for kinds that read their nodes as the graph defines them.
+    pub fn reads(&self, graph: &Graph) -> Vec<NodeId> {
+        let mut found = Vec::new();
+        match &self.kind {
+            RecurrenceKind::Diagonal(diagonal) => {
+                for expr in diagonal.multiplier.iter().chain(&diagonal.addend) {
+                    expr_reads(graph, expr, &mut found);
+                }
+            }
+            RecurrenceKind::Delta(delta) => {
+                let decay = match &delta.decay {
+                    Decay::One => None,
+                    Decay::Multiplier(operand) | Decay::Exponent(operand) => Some(operand),
+                };
+                let queries = delta.readouts.iter().map(|readout| &readout.query);
+                for operand in
+                    [&delta.key, &delta.value].into_iter().chain(&delta.beta).chain(decay).chain(queries)
+                {
+                    operand.reads(graph, &mut found);
+                }
+                for scale in delta.readouts.iter().filter_map(|readout| readout.scale.as_ref()) {
+                    expr_reads(graph, scale, &mut found);
+                }
+            }
+            RecurrenceKind::Unchanged | RecurrenceKind::Replaced | RecurrenceKind::General => {}
+        }
+        found.sort();
+        found.dedup();
+        found
+    }
+}
+
+/// The recurrence of every state, in the order of [`Graph::states`], and what nearly was a better kind.
+pub fn recurrences(graph: &Graph) -> (Vec<Recurrence>, Vec<Refusal>) {
+    let mut analysis = Analysis::new(graph);
+    let mut refusals = Vec::new();
+    let found = (0..graph.states().len())
+        .map(|state| recurrence(&mut analysis, StateId(state as u32), &mut refusals))
+        .collect();
+    (found, refusals)
+}
+
+/// What is known while one state's update is read.
+struct Update<'a> {
+    state: StateId,
+    /// Nodes before the outgoing value that depend on the incoming one, by node.
+    depends: &'a [bool],
+    /// Extents of the state.
+    shape: Vec<usize>,
+}
+
+/// More products than this in a distributed update are no recurrence that anybody serves.
+const PRODUCT_LIMIT: usize = 64;
+
+pub(super) fn recurrence(
+    analysis: &mut Analysis<'_>,
+    state: StateId,
+    refusals: &mut Vec<Refusal>,
+) -> Recurrence {
+    let graph = analysis.graph;
+    let declared = &graph.states()[state.index()];
+    let next = declared.next;
+    let simple = |analysis: &Analysis<'_>, kind| finish(analysis, state, next, kind, &[]);
+    if matches!(graph.node(next).kind, NodeKind::State(own) if own == state) {
+        return simple(analysis, RecurrenceKind::Unchanged);
+    }
+    let depends = dependents(analysis, state, next);
+    if !depends[next.index()] {
+        return simple(analysis, RecurrenceKind::Replaced);
+    }
+    let update = Update { state, depends: &depends, shape: declared.shape.clone() };
+    // First as written; then seeing through one or two of the tensors that the update reads, which the program may have
+    // given names (a key multiplied by the step size, say).
+    let mut candidates = Vec::new();
+    let mut first = None;
+    match attempt(analysis, &update, next, &[], &mut candidates) {
+        Ok(recurrence) => return recurrence,
+        Err(refusal) => first = first.or(Some(refusal)),
+    }
+    candidates.truncate(6);
+    for (place, &one) in candidates.iter().enumerate() {
+        for &other in std::iter::once(&one).chain(&candidates[place + 1..]) {
+            if let Ok(recurrence) = attempt(analysis, &update, next, &[one, other], &mut Vec::new()) {
+                return recurrence;
+            }
+        }
+    }
+    refusals.extend(first);
+    simple(analysis, RecurrenceKind::General)
+}
+
+/// Which nodes up to `next` depend on the state's incoming value.
+fn dependents(analysis: &Analysis<'_>, state: StateId, next: NodeId) -> Vec<bool> {
+    let graph = analysis.graph;
+    let mut depends = vec![false; graph.nodes().len()];
+    for id in graph.node_ids() {
+        if matches!(graph.node(id).kind, NodeKind::State(own) if own == state) {
+            depends[id.index()] = true;
+        }
+        if depends[id.index()] {
+            for user in &analysis.liveness.users[id.index()] {
+                if *user <= next {
+                    depends[user.index()] = true;
+                }
+            }
+        }
+    }
+    depends
+}
+
+fn attempt(
+    analysis: &mut Analysis<'_>,
+    update: &Update<'_>,
+    next: NodeId,
+    opened: &[NodeId],
+    candidates: &mut Vec<NodeId>,
+) -> Result<Recurrence, Refusal> {
+    let graph = analysis.graph;
+    let refuse = |rule: Rule, node: NodeId, why: &str| Refusal::new(node, rule, why);
+    let affine = |why: &str| refuse(Rule::Recurrence, next, why);
+    let Some(compute) = analysis.elementwise(next) else {
+        return Err(affine("the outgoing value is no elementwise tensor"));
+    };
+    let views: Vec<bool> = graph.node_ids().map(|id| id <= next && analysis.is_view(id)).collect();
+    let inline = |id: NodeId| update.depends[id.index()] || views[id.index()] || opened.contains(&id);
+    let mut reader = Reader::new(&inline);
+    let axes = analysis.axes(&compute.axes, 0);
+    let body = analysis.read(&mut reader, &compute.body, &axes);
+    let reads_state = |algebra: &Algebra<'_>, term: Term| {
+        algebra.any(term, &mut |form| match form {
+            Form::Load { node, .. } => update.depends[node.index()],
+            _ => false,
+        })
+    };
+    let products = analysis
+        .algebra
+        .distribute(body, &mut |algebra, term| reads_state(algebra, term), PRODUCT_LIMIT)
+        .ok_or_else(|| affine("the update has too many products"))?;
+    if !reader.complete() {
+        return Err(affine("the update is too large to read"));
+    }
+    let is_state = |id: NodeId| matches!(graph.node(id).kind, NodeKind::State(own) if own == update.state);
+
+    let mut kept: Vec<Product> = Vec::new();
+    let mut folds: Vec<(Product, NodeId, Vec<Term>)> = Vec::new();
+    let mut free: Vec<Product> = Vec::new();
+    for product in products {
+        let reading: Vec<Term> = product
+            .factors
+            .iter()
+            .copied()
+            .filter(|&factor| reads_state(&analysis.algebra, factor))
+            .collect();
+        let [read] = reading[..] else {
+            if reading.is_empty() {
+                free.push(product);
+                continue;
+            }
+            return Err(affine("a product reads the old state twice"));
+        };
+        let mut rest = product.clone();
+        if let Some(place) = rest.factors.iter().position(|&factor| factor == read) {
+            rest.factors.remove(place);
+        }
+        match analysis.algebra.form(read) {
+            Form::Load { node, indices } if is_state(*node) => {
+                if *indices != axes {
+                    return Err(affine("an element reads another element of the old state"));
+                }
+                kept.push(rest);
+            }
+            Form::Load { node, indices } => folds.push((rest, *node, indices.clone())),
+            _ => return Err(affine("the update is not affine in the old state")),
+        }
+    }
+    let number = identity(axes.len());
+    if folds.is_empty() {
+        let multiplier = analysis.algebra.sum(kept);
+        let addend = (!free.is_empty()).then(|| analysis.algebra.sum(free));
+        let multiplier = (analysis.algebra.as_float(multiplier) != Some(1.0)).then_some(multiplier);
+        let write = |term: Option<Term>| match term {
+            None => Ok(None),
+            Some(term) => {
+                analysis.write(term, &number).map(Some).ok_or_else(|| affine("an axis has no number"))
+            }
+        };
+        let diagonal = Diagonal { multiplier: write(multiplier)?, addend: write(addend)? };
+        let kind = RecurrenceKind::Diagonal(Box::new(diagonal));
+        let recurrence = finish(analysis, update.state, next, kind, &reader.inlined);
+        return closed(analysis, recurrence);
+    }
+    let [(correction, fold, fold_indices)] = &folds[..] else {
+        return Err(refuse(Rule::DeltaRule, next, "the update reads several folds of the old state"));
+    };
+    let parts = Parts { kept, correction: correction.clone(), fold: *fold, fold_indices, free, axes: &axes };
+    // What could be seen through, for another attempt.
+    for product in parts.free.iter().chain([&parts.correction]).chain(&parts.kept) {
+        for &factor in &product.factors {
+            if let Form::Load { node, .. } = analysis.algebra.form(factor)
+                && analysis.elementwise(*node).is_some()
+                && !candidates.contains(node)
+            {
+                candidates.push(*node);
+            }
+        }
+    }
+    let (mut delta, mut seen) = delta(analysis, update, parts, &mut reader, candidates)?;
+    delta.readouts = readouts(analysis, update.state, next, &delta, &mut seen);
+    seen.extend(reader.inlined.iter().copied());
+    let kind = RecurrenceKind::Delta(Box::new(delta));
+    let recurrence = finish(analysis, update.state, next, kind, &seen);
+    closed(analysis, recurrence)
+}
+
+/// The recurrence with what it absorbs and who else reads the state.
+fn finish(
+    analysis: &Analysis<'_>,
+    state: StateId,
+    next: NodeId,
+    kind: RecurrenceKind,
+    seen: &[NodeId],
+) -> Recurrence {
+    let mut recurrence = Recurrence { state, next, kind, absorbed: Vec::new(), other_readers: Vec::new() };
+    let results = recurrence.results();
+    recurrence.absorbed = absorbable(analysis, seen, &results, &recurrence.reads(analysis.graph));
+    let own = state_node(analysis.graph, state);
+    let mut readers: Vec<NodeId> = [Some(next), own]
+        .into_iter()
+        .flatten()
+        .flat_map(|node| analysis.liveness.users[node.index()].iter().copied())
+        .filter(|user| !results.contains(user) && !recurrence.absorbed.contains(user))
+        .collect();
+    readers.sort();
+    readers.dedup();
+    recurrence.other_readers = readers;
+    recurrence
+}
+
+/// Refuses a recurrence whose state feeds back through anything but what the site absorbs: its operands would not be
+/// known before it runs.
+fn closed(analysis: &Analysis<'_>, recurrence: Recurrence) -> Result<Recurrence, Refusal> {
+    let Some(own) = analysis.feedback[recurrence.next.index()] else { return Ok(recurrence) };
+    for node in analysis.graph.node_ids() {
+        let outside = analysis.feedback[node.index()] == Some(own)
+            && node != recurrence.next
+            && !recurrence.absorbed.contains(&node)
+            && !matches!(analysis.graph.node(node).kind, NodeKind::State(state) if state == recurrence.state);
+        if outside {
+            let why = format!("the update runs through {node}, which is also read elsewhere");
+            return Err(Refusal::new(recurrence.next, Rule::Recurrence, why));
+        }
+    }
+    Ok(recurrence)
+}
+
+fn state_node(graph: &Graph, state: StateId) -> Option<NodeId> {
+    graph.node_ids().find(|&id| matches!(graph.node(id).kind, NodeKind::State(own) if own == state))
+}
+
+/// The distributed update of a state with one fold of it: `Σ kept * s + correction * fold[indices] + Σ free`.
+struct Parts<'a> {
+    kept: Vec<Product>,
+    correction: Product,
+    fold: NodeId,
+    fold_indices: &'a [Term],
+    free: Vec<Product>,
+    axes: &'a [Term],
+}
+
+fn delta(
+    analysis: &mut Analysis<'_>,
+    update: &Update<'_>,
+    parts: Parts<'_>,
+    reader: &mut Reader<'_>,
+    candidates: &mut Vec<NodeId>,
+) -> Result<(Delta, Vec<NodeId>), Refusal> {
+    let graph = analysis.graph;
+    let rank = parts.axes.len();
+    let refuse = |why: &str| Refusal::new(parts.fold, Rule::DeltaRule, why);
+    let Some((compute, fold)) = analysis.summed(parts.fold) else {
+        return Err(refuse("what it reads of the old state is no sum"));
+    };
+    let [Range::Fixed(extent)] = fold.axes[..] else {
+        return Err(refuse("the sum over the state has not one fixed axis"));
+    };
+    if compute.guard.is_some() {
+        return Err(refuse("the sum over the state is guarded"));
+    }
+    // The fold's own axes take the values of the reading; its folded axis is numbered after the state's.
+    let folded = analysis.algebra.axis(rank, Some(extent));
+    let values: Vec<Term> = parts.fold_indices.iter().copied().chain([folded]).collect();
+    let body = analysis.read(reader, &compute.body, &values);
+    let inner = analysis.algebra.product(body);
+    let mut state_indices = None;
+    let mut rest: Vec<Term> = Vec::new();
+    for &factor in &inner.factors {
+        match analysis.algebra.form(factor) {
+            Form::Load { node, indices } if matches!(graph.node(*node).kind, NodeKind::State(own) if own == update.state) => {
+                if state_indices.replace(indices.clone()).is_some() {
+                    return Err(refuse("the sum reads the old state twice"));
+                }
+            }
+            _ => rest.push(factor),
+        }
+    }
+    let Some(state_indices) = state_indices else {
+        return Err(refuse("the sum is no plain product with the old state"));
+    };
+    let moved: Vec<usize> = (0..rank).filter(|&place| state_indices[place] != parts.axes[place]).collect();
+    let [key_axis] = moved[..] else {
+        return Err(refuse("the sum does not run along one axis of the state"));
+    };
+    if state_indices[key_axis] != folded || extent != update.shape[key_axis] {
+        return Err(refuse("the sum does not run over a whole axis of the state"));
+    }
+    for &factor in &rest {
+        if let Form::Load { node, .. } = analysis.algebra.form(factor)
+            && analysis.elementwise(*node).is_some()
+            && !candidates.contains(node)
+        {
+            candidates.push(*node);
+        }
+    }
+    // Seen along the key axis instead of the folded one, both keys must be the same factors.
+    let key = parts.axes[key_axis];
+    let rest: Vec<Term> =
+        rest.into_iter().map(|factor| analysis.algebra.substitute(factor, &[(folded, key)])).collect();
+    let key_bit = axis_bit(key_axis);
+    let along = |analysis: &Analysis<'_>, factors: &[Term]| -> (Vec<Term>, Vec<Term>) {
+        factors.iter().partition(|&&factor| analysis.algebra.axes(factor) & key_bit != 0)
+    };
+    let (read_key, read_rest) = along(analysis, &rest);
+    let (write_key, write_rest) = along(analysis, &parts.correction.factors);
+    if read_key.is_empty() || write_key.is_empty() {
+        return Err(refuse("a key does not depend on the key axis"));
+    }
+    if sorted(&read_key) != sorted(&write_key) {
+        return Err(refuse("what is written under is not what the state was read with"));
+    }
+
+    // The decay.
+    let decay = match &parts.kept[..] {
+        [decay] => decay.clone(),
+        [] => return Err(refuse("the old state itself is dropped")),
+        _ => {
+            let sum = analysis.algebra.sum(parts.kept.clone());
+            analysis.algebra.product(sum)
+        }
+    };
+    if decay.factors.iter().any(|&factor| analysis.algebra.axes(factor) & key_bit != 0) {
+        return Err(refuse("the decay changes along the key axis"));
+    }
+
+    // What multiplies the fold: -1 * write_key * beta * c.
+    let coefficient = parts.correction.coefficient() * inner.coefficient();
+    let around: Vec<Term> = write_rest.into_iter().chain(read_rest).collect();
+    let attempts: [(Option<Vec<Term>>, f64, CorrectionReads); 2] = [
+        (without(&around, &decay.factors), coefficient / decay.coefficient(), CorrectionReads::Decayed),
+        (Some(around.clone()), coefficient, CorrectionReads::Incoming),
+    ];
+    let mut found = None;
+    for (beta, coefficient, reads) in attempts {
+        let Some(beta) = beta else { continue };
+        let step = -coefficient;
+        if !(step.is_finite() && step > 0.0) {
+            continue;
+        }
+        // Every addend must be key * beta * something; the sum of the somethings is the value.
+        let mut wanted = write_key.clone();
+        wanted.extend(&beta);
+        let value: Option<Vec<Product>> = parts
+            .free
+            .iter()
+            .map(|product| {
+                without(&product.factors, &wanted)
+                    .map(|factors| Product::new(product.coefficient() / step, factors))
+            })
+            .collect();
+        if let Some(value) = value.filter(|value| !value.is_empty()) {
+            found = Some((beta, step, reads, value));
+            break;
+        }
+    }
+    let Some((beta, step, mut reads, value)) = found else {
+        return Err(refuse("the correction is not a step towards a value: beta * (value - sum)"));
+    };
+    let no_decay = decay.factors.is_empty() && decay.coefficient() == 1.0;
+    if no_decay {
+        reads = CorrectionReads::Decayed;
+    }
+    let value = analysis.algebra.sum(value);
+    let beta = Product::new(step, beta);
+    let beta = analysis.algebra.term_of(beta);
+    let decay = analysis.algebra.term_of(decay);
+    let key_term = analysis.algebra.term_of(Product::new(1.0, write_key));
+
+    // The value axis is the last that nothing but the value needs; the others are heads.
+    let shared = analysis.algebra.axes(beta) | analysis.algebra.axes(decay) | analysis.algebra.axes(key_term);
+    let Some(value_axis) = (0..rank).rev().find(|&axis| shared & axis_bit(axis) == 0) else {
+        return Err(refuse("the decay, the step size or the key depends on every axis"));
+    };
+    if analysis.algebra.axes(value) & key_bit != 0 {
+        return Err(refuse("the value changes along the key axis"));
+    }
+    let head_axes: Vec<usize> = (0..rank).filter(|&axis| axis != key_axis && axis != value_axis).collect();
+    let heads = head_axes.len();
+    let number = |axis: usize| {
+        if axis == key_axis {
+            return Some(heads);
+        }
+        if axis == value_axis {
+            return Some(heads + 1);
+        }
+        head_axes.iter().position(|&head| head == axis)
+    };
+    let mut extents: Vec<Option<usize>> = head_axes.iter().map(|&axis| Some(update.shape[axis])).collect();
+    extents.extend([Some(update.shape[key_axis]), Some(update.shape[value_axis])]);
+    let operand = |analysis: &Analysis<'_>, term: Term| {
+        analysis.operand(term, &number, &extents).ok_or_else(|| refuse("an operand has no index form"))
+    };
+    let mut seen = vec![parts.fold];
+    let decay = if no_decay {
+        Decay::One
+    } else {
+        match exponent(analysis, decay) {
+            Some((exponent, through)) => {
+                seen.extend(through);
+                Decay::Exponent(operand(analysis, exponent)?)
+            }
+            None => Decay::Multiplier(operand(analysis, decay)?),
+        }
+    };
+    let operand_beta = match analysis.algebra.as_float(beta) {
+        Some(1.0) => None,
+        _ => Some(operand(analysis, beta)?),
+    };
+    let delta = Delta {
+        key: operand(analysis, key_term)?,
+        value: operand(analysis, value)?,
+        heads: head_axes.iter().map(|&axis| update.shape[axis]).collect(),
+        key_dim: update.shape[key_axis],
+        value_dim: update.shape[value_axis],
+        head_axes,
+        key_axis,
+        value_axis,
+        beta: operand_beta,
+        decay,
+        reads,
+        readouts: Vec::new(),
+    };
+    Ok((delta, seen))
+}
+
+/// The exponent of a decay that is visibly e to something, and the node seen through for it.
+fn exponent(analysis: &mut Analysis<'_>, decay: Term) -> Option<(Term, Option<NodeId>)> {
+    match analysis.algebra.form(decay).clone() {
+        Form::Unary(Unary::Exp, exponent) => Some((exponent, None)),
+        Form::Load { node, indices } => {
+            let compute = analysis.elementwise(node)?;
+            let Expr::Unary(Unary::Exp, inner) = &compute.body else { return None };
+            let exponent = analysis.read(&mut Reader::new(&|_| false), inner, &indices);
+            Some((exponent, Some(node)))
+        }
+        _ => None,
+    }
+}
+
+fn sorted(terms: &[Term]) -> Vec<Term> {
+    let mut terms = terms.to_vec();
+    terms.sort();
+    terms
+}
+
+/// The factors left of `from` after each of `taken` is removed once; `None` when one is not there.
+fn without(from: &[Term], taken: &[Term]) -> Option<Vec<Term>> {
+    let mut left = from.to_vec();
+    for term in taken {
+        let place = left.iter().position(|factor| factor == term)?;
+        left.remove(place);
+    }
+    Some(left)
+}
+
+/// The contractions of the incoming or outgoing state along its key axis.
+fn readouts(
+    analysis: &mut Analysis<'_>,
+    state: StateId,
+    next: NodeId,
+    delta: &Delta,
+    seen: &mut Vec<NodeId>,
+) -> Vec<Readout> {
+    let graph = analysis.graph;
+    let views: Vec<bool> = graph.node_ids().map(|id| analysis.is_view(id)).collect();
+    let state_node = state_node(graph, state);
+    let inside = |id: NodeId| analysis.feedback[id.index()].is_some();
+    let mut readers: Vec<(NodeId, ReadoutOf)> = Vec::new();
+    for (source, of) in [(Some(next), ReadoutOf::Next), (state_node, ReadoutOf::Incoming)] {
+        let Some(source) = source else { continue };
+        let mut pending = vec![source];
+        while let Some(from) = pending.pop() {
+            for &user in &analysis.liveness.users[from.index()] {
+                if views[user.index()] {
+                    pending.push(user);
+                } else if !readers.contains(&(user, of)) && !inside(user) {
+                    readers.push((user, of));
+                }
+            }
+        }
+    }
+    readers.sort();
+    let is_view = |id: NodeId| views[id.index()];
+    readers
+        .into_iter()
+        .filter_map(|(node, of)| {
+            let source = if of == ReadoutOf::Next { next } else { state_node? };
+            readout(analysis, node, source, of, delta, &is_view, seen)
+        })
+        .collect()
+}
+
+fn readout(
+    analysis: &mut Analysis<'_>,
+    node: NodeId,
+    source: NodeId,
+    of: ReadoutOf,
+    delta: &Delta,
+    is_view: &dyn Fn(NodeId) -> bool,
+    seen: &mut Vec<NodeId>,
+) -> Option<Readout> {
+    let (compute, fold) = analysis.summed(node)?;
+    let [Range::Fixed(extent)] = fold.axes[..] else { return None };
+    if compute.guard.is_some() || extent != delta.key_dim {
+        return None;
+    }
+    let rank = compute.axes.len();
+    let axes = analysis.axes(&compute.axes, 0);
+    let folded = analysis.algebra.axis(rank, Some(extent));
+    let values: Vec<Term> = axes.iter().copied().chain([folded]).collect();
+    let mut reader = Reader::new(is_view);
+    let body = analysis.read(&mut reader, &compute.body, &values);
+    let product = analysis.algebra.product(body);
+    let place = product.factors.iter().position(
+        |&factor| matches!(analysis.algebra.form(factor), Form::Load { node, .. } if *node == source),
+    )?;
+    let Form::Load { indices, .. } = analysis.algebra.form(product.factors[place]).clone() else {
+        return None;
+    };
+    let mut rest = product.factors.clone();
+    rest.remove(place);
+    if indices.get(delta.key_axis) != Some(&folded) {
+        return None;
+    }
+    // Each head axis and the value axis of the state is walked by an axis of the node of its own, over its whole extent.
+    let mut result_axes = Vec::new();
+    for &state_axis in delta.head_axes.iter().chain([&delta.value_axis]) {
+        let place = axes.iter().position(|axis| *axis == indices[state_axis])?;
+        let whole = if state_axis == delta.value_axis {
+            delta.value_dim
+        } else {
+            delta.heads[delta.head_axes.iter().position(|&head| head == state_axis)?]
+        };
+        if result_axes.contains(&place) || super::expand::extent(&compute.axes[place]) != Some(whole) {
+            return None;
+        }
+        result_axes.push(place);
+    }
+    if result_axes.len() != rank {
+        return None;
+    }
+    let heads = delta.heads.len();
+    let number = |axis: usize| {
+        if axis == rank {
+            Some(heads)
+        } else {
+            result_axes.iter().position(|&place| place == axis).map(|at| at + usize::from(at == heads))
+        }
+    };
+    let (query, scale): (Vec<Term>, Vec<Term>) =
+        rest.into_iter().partition(|&factor| analysis.algebra.uses(factor, rank));
+    let query = analysis.algebra.term_of(Product::new(1.0, query));
+    let value_bit = axis_bit(result_axes[heads]);
+    let reads_source = |form: &Form| matches!(form, Form::Load { node, .. } if *node == source);
+    if analysis.algebra.axes(query) & value_bit != 0 || analysis.algebra.any(query, &mut { reads_source }) {
+        return None;
+    }
+    let scale = Product::new(product.coefficient(), scale);
+    let scale = analysis.algebra.term_of(scale);
+    let mut extents: Vec<Option<usize>> = delta.heads.iter().map(|&n| Some(n)).collect();
+    extents.extend([Some(delta.key_dim), Some(delta.value_dim)]);
+    seen.append(&mut reader.inlined);
+    Some(Readout {
+        node,
+        query: analysis.operand(query, &number, &extents)?,
+        scale: match analysis.algebra.as_float(scale) {
+            Some(1.0) => None,
+            _ => Some(analysis.write(scale, &identity(rank))?),
+        },
+        result_axes,
+        of,
+    })
 }
