@@ -5,9 +5,15 @@
 //! Start reading at [`device`].
 
 pub mod device;
+pub mod dispatch;
 pub mod explain;
+pub mod memory;
 pub mod numerics;
+pub mod regime;
 
 pub use device::*;
+pub use dispatch::{Choice, Family, Policy};
 pub use explain::{PlanReport, StepReport};
+pub use memory::{Lifetime, MemoryPlan};
 pub use numerics::Numerics;
+pub use regime::Regime;
