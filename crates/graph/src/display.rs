@@ -1,8 +1,11 @@
 //! A graph as text, for people and for tests that hold a wanted form.
 
+mod svg;
+
 use std::fmt::{self, Display, Formatter, Write};
 
 use crate::ir::*;
+pub use svg::draw_svg;
 
 impl Display for Graph {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -34,9 +37,7 @@ fn write_graph(graph: &Graph, word: &str, indent: &str, f: &mut Formatter<'_>) -
 
 fn write_node(graph: &Graph, id: NodeId, node: &Node, indent: &str, f: &mut Formatter<'_>) -> fmt::Result {
     let text = Text { graph };
-    let shape = graph.axes(id);
-    let form = ranges_form(node.element, &shape);
-    write!(f, "{indent}  {id}: {form} = ")?;
+    write!(f, "{indent}  {id}: {} = ", shape_text(graph, id))?;
     match &node.kind {
         NodeKind::Input(input) => write!(f, "input {}", graph.inputs[input.index()].name)?,
         NodeKind::Param(param) => write!(f, "param {}", graph.params[param.index()].name)?,
@@ -115,6 +116,11 @@ fn ranges_form(element: Element, ranges: &[Range]) -> String {
 fn axis_name(axis: usize) -> String {
     const NAMES: [&str; 8] = ["i", "j", "k", "l", "m", "n", "o", "p"];
     NAMES.get(axis).map_or_else(|| format!("i{axis}"), |name| (*name).into())
+}
+
+/// A tensor's element and extents, such as `f32[8, 64]`; a dependent extent is `..`.
+pub fn shape_text(graph: &Graph, id: NodeId) -> String {
+    ranges_form(graph.node(id).element, &graph.axes(id))
 }
 
 /// A node's whole expression as the language would write it, loads by node number.

@@ -11,10 +11,12 @@ mod encode;
 pub(crate) mod interval;
 mod remap;
 pub(crate) mod simplify;
+mod split;
 
 use crate::ir::Graph;
 use crate::validate::validate;
 use interval::Interval;
+pub use split::{LoopPiece, PieceEmission, StateUse, split_loop};
 
 /// All rewrites in their order: constants folded, equal nodes merged, chains fused, what nothing needs removed.
 pub fn optimise(graph: &Graph) -> Graph {

@@ -55,7 +55,7 @@ fn difference<R: Real>(a: &Run<R>, b: &Run<R>) -> f64 {
     greatest
 }
 
-fn means_the_same(program: &RandomProgram, rewrite: fn(&Graph) -> Graph, name: &str, seed: u64) {
+fn means_the_same(program: &RandomProgram, rewrite: Rewrite, name: &str, seed: u64) {
     let rewritten = rewrite(&program.graph);
     if let Err(error) = validate(&rewritten) {
         panic!("{name}, seed {seed}, {:?}: {error}\n{}\n{rewritten}", program.motifs, program.graph);
@@ -77,7 +77,9 @@ fn means_the_same(program: &RandomProgram, rewrite: fn(&Graph) -> Graph, name: &
     );
 }
 
-const REWRITES: [(&str, fn(&Graph) -> Graph); 5] = [
+type Rewrite = fn(&Graph) -> Graph;
+
+const REWRITES: [(&str, Rewrite); 5] = [
     ("fold_constants", fold_constants),
     ("merge_equal", merge_equal),
     ("fuse_chains", fuse_chains),
