@@ -171,11 +171,9 @@ impl Size {
     pub fn divide_exactly(&self, divisor: &Size) -> Result<Option<Size>, SizeError> {
         let Some((lead, lead_coefficient)) = divisor.lead() else { return Err(SizeError::DivisionByZero) };
         let (mut rest, mut quotient) = (self.clone(), Size::default());
-        // Each round cancels the greatest term of `rest`; monomial order here is no term order, so rounds are counted.
+        // Each round cancels the greatest term of `rest`.
         for _ in 0..=Size::MOST_TERMS {
-            let Some((monomial, coefficient)) = rest.terms.last_key_value() else {
-                return Ok(Some(quotient));
-            };
+            let Some((monomial, coefficient)) = rest.lead() else { return Ok(Some(quotient)) };
             let Some(monomial) = divide_monomials(monomial, lead) else { return Ok(None) };
             if coefficient.checked_rem(lead_coefficient).ok_or(SizeError::Overflow)? != 0 {
                 return Ok(None);
