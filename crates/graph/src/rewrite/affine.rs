@@ -80,6 +80,13 @@ impl Affine {
             .fold(start, |sum, (atom, coefficient)| sum.plus(around.interval(atom).times(*coefficient)))
     }
 
+    /// Whether the sum over the integers is never zero because the coefficients have a divisor that the constant
+    /// lacks.
+    pub fn misses_zero(&self) -> bool {
+        let divisor = self.terms.iter().fold(0, |divisor, (_, coefficient)| gcd(divisor, coefficient.abs()));
+        divisor > 1 && self.constant % divisor != 0
+    }
+
     /// `by * quotient + rest` with `rest` holding what `by` does not divide.
     fn split(self, by: i64) -> (Affine, Affine) {
         let quotient = self.constant.div_euclid(by);
@@ -168,4 +175,8 @@ impl Affine {
             (Some(sum), constant) => Expr::binary(Binary::Add, sum, Expr::Int(constant)),
         }
     }
+}
+
+fn gcd(a: i64, b: i64) -> i64 {
+    if b == 0 { a } else { gcd(b, a % b) }
 }

@@ -206,7 +206,6 @@ impl Simplifier<'_> {
     }
 
     fn int_binary(&self, op: Binary, left: &Expr, right: &Expr) -> Option<Expr> {
-        let forms = || (Affine::of(left), Affine::of(right));
         match op {
             Binary::Add | Binary::Subtract | Binary::Multiply => {
                 let whole = Expr::binary(op, left.clone(), right.clone());
@@ -235,15 +234,21 @@ impl Simplifier<'_> {
                 kept.filter(|_| lost.is_some_and(|lost| !self.may_trap(lost))).cloned()
             }
             Binary::Equal | Binary::NotEqual | Binary::Less | Binary::LessEqual => {
-                let (a, b) = forms();
-                if !a.interval(self.around).fits() || !b.interval(self.around).fits() {
+                let (a, b) = (Affine::of(left), Affine::of(right));
+                let (left_values, right_values) = (a.interval(self.around), b.interval(self.around));
+                // The difference as a number decides only where it is no other number modulo 2^32.
+                let exact = left_values.fits()
+                    && right_values.fits()
+                    && left_values.plus(right_values.times(-1)).fits();
+                if !exact || self.may_trap(left) || self.may_trap(right) {
                     return None;
                 }
-                if self.may_trap(left) || self.may_trap(right) {
-                    return None;
+                let difference = a.plus(b.scaled(-1));
+                match op {
+                    Binary::Equal if difference.misses_zero() => Some(Expr::Bool(false)),
+                    Binary::NotEqual if difference.misses_zero() => Some(Expr::Bool(true)),
+                    _ => decide(op, difference.interval(self.around)).map(Expr::Bool),
                 }
-                let difference = a.plus(b.scaled(-1)).interval(self.around);
-                decide(op, difference).map(Expr::Bool)
             }
             Binary::And | Binary::Or => None,
         }

@@ -5,7 +5,7 @@
 //! path whose tokens are all known: it runs at once, as a prompt does. Nothing here knows a language model.
 
 use super::affine::Affine;
-use super::interval::Interval;
+use super::interval::{Interval, Surroundings};
 use super::{chain, checked, common, dead, simplify};
 use crate::ir::*;
 
@@ -340,11 +340,15 @@ fn changes(op: Binary, left: &Expr, right: &Expr, trips: usize) -> Vec<usize> {
     if !is_index(left) || !is_index(right) {
         return Vec::new();
     }
-    let difference = Affine::of(left).plus(Affine::of(right).scaled(-1));
+    let (left, right) = (Affine::of(left), Affine::of(right));
+    let around = Surroundings { axes: Vec::new(), here: Interval::new(0, trips as i64) };
+    let (left_values, right_values) = (left.interval(&around), right.interval(&around));
+    // A wrap on the way would make other changes than a line has.
+    let exact = left_values.fits() && right_values.fits() && left_values.plus(right_values.times(-1)).fits();
+    let difference = left.plus(right.scaled(-1));
     let [(Expr::Here, slope)] = difference.terms.as_slice() else { return Vec::new() };
     let (slope, constant) = (*slope, difference.constant);
-    // The largest turn is far below 2^31, so the sum is exact in i64; a wrap in i32 would need an absurd slope.
-    if !Interval::new(0, trips as i64).times(slope).plus(Interval::new(constant, constant)).fits() {
+    if !exact {
         return Vec::new();
     }
     // slope * t + constant crosses zero between the floor and the ceiling of -constant / slope.
