@@ -6,6 +6,7 @@
 //! same bits for the same pair of rows.
 
 use super::dot::{Element, accumulate, tile_rows};
+use super::parallel::{PerThread, by_columns};
 use super::vector::{Kernel, Vector};
 use super::views::{ActivationRows, OutputRows, WeightFormat, WeightView};
 use crate::features::Isa;
@@ -69,16 +70,12 @@ pub fn contract_parallel(
 ) {
     assert!(scratches.len() >= pool.threads(), "one scratch for each thread");
     assert_eq!((output.rows(), output.columns()), (activations.rows, weight.rows), "the output's shape");
-    let scratches = PerThread(scratches.as_mut_ptr());
+    let scratches = PerThread::new(scratches);
     let grain = columns_per_task(weight, activations.rows, pool.threads());
-    let output = &*output;
-    pool.run_ranges(weight.rows, grain, |columns, thread| {
-        // SAFETY: tasks have disjoint columns, so no element is written twice.
-        let mut output = unsafe { output.alias() };
-        let mut part = output.part(0..activations.rows, columns.clone());
-        // SAFETY: no two tasks run at once with the same thread index, which is below the number of scratches.
-        let scratch = unsafe { &mut *scratches.at(thread) };
-        contract(isa, weight, activations, columns, &mut part, scratch);
+    by_columns(pool, output, grain, |columns, part, thread| {
+        // SAFETY: the pool never runs two tasks at once with the same thread index.
+        let scratch = unsafe { scratches.get(thread) };
+        contract(isa, weight, activations, columns, part, scratch);
     });
 }
 
@@ -93,18 +90,6 @@ pub fn columns_per_task(weight: &WeightView<'_>, rows: usize, threads: usize) ->
     let enough = (128 * 1024usize).div_ceil(row_work).next_multiple_of(8);
     let even = weight.rows.div_ceil(threads * 4).next_multiple_of(8);
     enough.min(weight.rows.div_ceil(threads).next_multiple_of(8)).max(even.min(256))
-}
-
-/// One value for each thread, handed out by thread index.
-struct PerThread<T>(*mut T);
-
-// SAFETY: each thread reaches only its own element, see `at`'s use.
-unsafe impl<T: Send> Sync for PerThread<T> {}
-
-impl<T> PerThread<T> {
-    fn at(&self, thread: usize) -> *mut T {
-        self.0.wrapping_add(thread)
-    }
 }
 
 struct Contract<'a, 'b> {

@@ -14,11 +14,13 @@
 )]
 
 pub mod attention;
+pub mod brain;
 mod broadcast;
 pub mod contraction;
 pub mod delta;
 mod dot;
 mod elementary;
+pub mod parallel;
 pub mod rows;
 pub mod strided;
 pub mod views;

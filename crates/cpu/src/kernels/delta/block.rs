@@ -78,8 +78,10 @@ pub struct DeltaBlock {
     /// Scratch of one diagonal block and its right side.
     inverse: [[f32; DIAGONAL]; DIAGONAL],
     right_side: Vec<f32>,
-    /// Scratch of a commit: scaled keys, `[path, key_dim]`, and updates along the path.
+    /// Scratch of a commit: scaled keys, `[path, key_dim]`.
     scaled_keys: Vec<f32>,
+    /// `[path, value_dim]`.
+    path_updates: Vec<f32>,
 }
 
 impl DeltaBlock {
@@ -180,23 +182,25 @@ impl DeltaBlock {
         let last = path.last().map_or(0.0, |node| self.path_decay[*node]);
         let factor = path.last().map_or(1.0, |node| self.root_factor[*node]);
         self.scaled_keys.clear();
+        self.path_updates.clear();
         for node in path {
             let factor = (last - self.path_decay[*node]).exp() as f32;
             let key = &self.keys[node * self.key_dim..][..self.key_dim];
             self.scaled_keys.extend(key.iter().map(|value| value * factor));
+            self.path_updates.extend_from_slice(&self.updates[node * self.value_dim..][..self.value_dim]);
         }
         match from {
             Some(from) => to.iter_mut().zip(from).for_each(|(to, from)| *to = from * factor),
             None => to.fill(0.0),
         }
-        isa.run(Commit { block: self, layout, path, to });
+        isa.run(Commit { block: self, layout, length: path.len(), to });
     }
 }
 
 struct Commit<'a> {
     block: &'a DeltaBlock,
     layout: StateLayout,
-    path: &'a [usize],
+    length: usize,
     to: &'a mut [f32],
 }
 
@@ -204,12 +208,11 @@ impl Kernel for Commit<'_> {
     type Output = ();
     #[inline(always)]
     fn run<V: Vector>(self) {
-        let Self { block, layout, path, to } = self;
+        let Self { block, layout, length, to } = self;
         let (keys, values) = (block.key_dim, block.value_dim);
         let scaled = block.scaled_keys.as_ptr();
         let to = to.as_mut_ptr();
-        let length = path.len();
-        // SAFETY: `commit` has checked the sizes and the path, and made one scaled key for each node of it.
+        // SAFETY: `commit` has checked the sizes and the path, and made one scaled key and one update row for each node of it.
         unsafe {
             match layout {
                 StateLayout::KeyMajor => {
@@ -219,22 +222,20 @@ impl Kernel for Commit<'_> {
                         Start::Keep,
                         keys,
                         |k| scaled.add(k),
-                        |m| block.updates.as_ptr().add(path[m] * values),
+                        |m| block.path_updates.as_ptr().add(m * values),
                         |k| to.add(k * values),
                     )
                 }
                 StateLayout::ValueMajor => {
-                    // Path nodes are not evenly spaced in `updates`, so each is one pass.
-                    for (m, node) in path.iter().enumerate() {
-                        scaled_rows::<V>(
-                            Extent { rows: values, columns: keys, length: 1 },
-                            Start::Keep,
-                            0,
-                            |v| block.updates.as_ptr().add(node * values + v),
-                            |_| scaled.add(m * keys),
-                            |v| to.add(v * keys),
-                        )
-                    }
+                    let updates = block.path_updates.as_ptr();
+                    scaled_rows::<V>(
+                        Extent { rows: values, columns: keys, length },
+                        Start::Keep,
+                        values,
+                        |v| updates.add(v),
+                        |m| scaled.add(m * keys),
+                        |v| to.add(v * keys),
+                    )
                 }
             }
         }

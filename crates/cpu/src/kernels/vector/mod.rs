@@ -12,6 +12,9 @@ mod avx2;
 mod avx512;
 mod plain;
 
+#[cfg(target_arch = "x86_64")]
+pub(crate) use avx512::Lanes as Wide;
+
 use crate::features::Isa;
 
 /// A fixed number of f32 lanes.
