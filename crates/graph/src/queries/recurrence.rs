@@ -465,18 +465,6 @@ fn delta(
     let rest: Vec<Term> =
         rest.into_iter().map(|factor| analysis.algebra.substitute(factor, &[(folded, key)])).collect();
     let key_bit = axis_bit(key_axis);
-    let along = |analysis: &Analysis<'_>, factors: &[Term]| -> (Vec<Term>, Vec<Term>) {
-        factors.iter().partition(|&&factor| analysis.algebra.axes(factor) & key_bit != 0)
-    };
-    let (read_key, read_rest) = along(analysis, &rest);
-    let (write_key, write_rest) = along(analysis, &parts.correction.factors);
-    if read_key.is_empty() || write_key.is_empty() {
-        return Err(refuse("a key does not depend on the key axis"));
-    }
-    if sorted(&read_key) != sorted(&write_key) {
-        return Err(refuse("what is written under is not what the state was read with"));
-    }
-
     // The decay.
     let decay = match &parts.kept[..] {
         [decay] => decay.clone(),
@@ -488,6 +476,17 @@ fn delta(
     };
     if decay.factors.iter().any(|&factor| analysis.algebra.axes(factor) & key_bit != 0) {
         return Err(refuse("the decay changes along the key axis"));
+    }
+    let along = |analysis: &Analysis<'_>, factors: &[Term]| -> (Vec<Term>, Vec<Term>) {
+        factors.iter().partition(|&&factor| analysis.algebra.axes(factor) & key_bit != 0)
+    };
+    let (read_key, read_rest) = along(analysis, &rest);
+    let (write_key, write_rest) = along(analysis, &parts.correction.factors);
+    if read_key.is_empty() || write_key.is_empty() {
+        return Err(refuse("a key does not depend on the key axis"));
+    }
+    if sorted(&read_key) != sorted(&write_key) {
+        return Err(refuse("what is written under is not what the state was read with"));
     }
 
     // What multiplies the fold: -1 * write_key * beta * c.
