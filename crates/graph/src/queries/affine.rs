@@ -78,7 +78,27 @@ impl Affine {
             }
         }
         self.terms.retain(|(_, coefficient)| *coefficient != 0);
+        self.rejoin();
     }
+
+    /// Puts together what a flattened index took apart: `k d (x / d) + k (x % d)` is `k x`.
+    fn rejoin(&mut self) {
+        let joined = self.terms.iter().enumerate().find_map(|(place, (atom, factor))| {
+            let Atom::Remainder(inner, divisor) = atom else { return None };
+            let whole = factor.checked_mul(*divisor)?;
+            let quotient = self.terms.iter().position(|(other, coefficient)| {
+                *coefficient == whole
+                    && matches!(other, Atom::Quotient(of, by) if is_quotient(of, *by, inner, *divisor))
+            })?;
+            Some((place, quotient, (**inner).clone(), *factor))
+        });
+        if let Some((remainder, quotient, inner, factor)) = joined {
+            self.terms.remove(remainder.max(quotient));
+            self.terms.remove(remainder.min(quotient));
+            self.add(&inner, factor);
+        }
+    }
+
     /// Whether the value depends on that axis.
     pub fn uses(&self, axis: usize) -> bool {
         self.terms.iter().any(|(atom, _)| match atom {
@@ -86,6 +106,19 @@ impl Affine {
             Atom::Quotient(inner, _) | Atom::Remainder(inner, _) => inner.uses(axis),
             Atom::Gathered(expr) => expr_uses(expr, axis),
         })
+    }
+}
+
+/// Whether `of / by` is `inner / divisor`, which may itself be a quotient.
+fn is_quotient(of: &Affine, by: i64, inner: &Affine, divisor: i64) -> bool {
+    if by == divisor && of == inner {
+        return true;
+    }
+    match (&inner.terms[..], inner.constant, inner.here) {
+        ([(Atom::Quotient(nested, nested_by), 1)], 0, 0) => {
+            nested_by.checked_mul(divisor) == Some(by) && of == &**nested
+        }
+        _ => false,
     }
 }
 

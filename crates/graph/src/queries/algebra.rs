@@ -371,7 +371,7 @@ impl<'g> Algebra<'g> {
         for (place, &(atom, factor)) in terms.iter().enumerate() {
             let Form::Binary(Binary::Remainder, inner, divisor) = *self.form(atom) else { continue };
             let Some(value) = self.as_int(divisor) else { continue };
-            let quotient = self.intern(Form::Binary(Binary::Divide, inner, divisor));
+            let quotient = self.divide(inner, divisor);
             let wanted = factor.checked_mul(value)?;
             let Some(other) = terms.iter().position(|&(t, c)| t == quotient && c == wanted) else { continue };
             let constant = self.int(constant);
