@@ -14,9 +14,9 @@ use crate::ir::*;
 use crate::rewrite::affine::Affine;
 
 /// Expressions evaluated before a program counts as endless: calls can double at every level.
-const MOST_STEPS: usize = 10_000_000;
-/// Nodes of one graph.
-const MOST_NODES: usize = 1_000_000;
+const MOST_STEPS: usize = 4_000_000;
+/// Nodes of one graph: a model of a hundred layers has six thousand.
+const MOST_NODES: usize = 100_000;
 /// Parts of one scalar that must stay whole.
 const LONGEST: usize = 10_000;
 
