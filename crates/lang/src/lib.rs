@@ -17,6 +17,7 @@
 mod ast;
 mod check;
 pub mod diagnostic;
+pub mod dump;
 pub mod hir;
 mod lexer;
 mod parser;

@@ -30,6 +30,8 @@ use crate::parser::Reported;
 use crate::size::SizeSymbol;
 use crate::source::{Source, Span};
 
+pub(crate) use types::scalar_name;
+
 type Checked<T> = Result<T, Reported>;
 
 /// What a name at the top level or of a model stands for.
