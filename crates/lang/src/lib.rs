@@ -30,7 +30,7 @@ pub use size::{Size, SizeError, SizeSymbol};
 pub use source::{Source, Span};
 
 /// Texts longer than this are refused: places in them are 32-bit.
-const LONGEST_TEXT: usize = 16 << 20;
+const LONGEST_TEXT: usize = 1 << 20;
 
 /// Checks a source text. `name` is what messages call it, a path as a rule.
 ///

@@ -33,7 +33,7 @@ pub enum SizeError {
     /// A coefficient or value left 64 bits.
     #[error("a size leaves the range of 64-bit integers")]
     Overflow,
-    /// The normal form grew past [`Size::MOST_TERMS`] terms or [`Size::HIGHEST_DEGREE`].
+    /// The normal form grew past [`Size::MOST_TERMS`], [`Size::MOST_FACTORS`] or [`Size::HIGHEST_DEGREE`].
     #[error("a size expression has too many terms")]
     TooLarge,
     /// A division by zero.
@@ -63,6 +63,8 @@ impl From<SizeSymbol> for Size {
 impl Size {
     /// A normal form with more terms is refused, so that no source text costs more than its length.
     pub const MOST_TERMS: usize = 64;
+    /// More factors, counted through nested quotients, are refused.
+    pub const MOST_FACTORS: usize = 1024;
     /// A monomial of a higher degree is refused.
     pub const HIGHEST_DEGREE: u32 = 16;
 
@@ -272,9 +274,18 @@ impl Size {
         Some((monomial, *coefficient))
     }
 
+    fn weight(&self) -> usize {
+        let factors = self.terms.keys().flatten().map(|(factor, _)| match factor {
+            Factor::Symbol(_) => 1,
+            Factor::Quotient(parts) => 1 + parts.0.weight() + parts.1.weight(),
+        });
+        factors.fold(self.terms.len(), usize::saturating_add)
+    }
+
     fn bounded(self) -> Result<Size, SizeError> {
         let degree = |monomial: &Monomial| monomial.iter().map(|(_, power)| *power).sum::<u32>();
         let fits = self.terms.len() <= Size::MOST_TERMS
+            && self.weight() <= Size::MOST_FACTORS
             && self.terms.keys().all(|monomial| degree(monomial) <= Size::HIGHEST_DEGREE);
         if fits { Ok(self) } else { Err(SizeError::TooLarge) }
     }
@@ -503,5 +514,15 @@ mod tests {
             size = size.add(&Size::from(SizeSymbol(i))).unwrap();
         }
         assert_eq!(size.multiply(&size), Err(SizeError::TooLarge));
+
+        // Nested quotients double at every level of this.
+        let (h, g, _) = symbols();
+        let sum = h.add(&g).unwrap();
+        let mut nested = h.clone();
+        let grown = (0..64).try_for_each(|_| {
+            nested = nested.divide(&Size::from(2))?.add(&h)?.multiply(&sum)?;
+            Ok(())
+        });
+        assert_eq!(grown, Err(SizeError::TooLarge));
     }
 }

@@ -233,6 +233,7 @@ impl Body<'_, '_> {
                 let message = format!("`{name}` is a value, not a function");
                 self.error(Rule::TypeMismatch, callee.span, message)
             }
+            None if self.checker.is_full() => Err(Reported),
             None => {
                 let mut names: Vec<&str> = self.checker.top.keys().map(String::as_str).collect();
                 if let Some(model) = self.model {

@@ -130,10 +130,10 @@ impl<'a> Checker<'a> {
         }
         let result = self.resolve_type(&function.result, scope, false, true);
         is_whole &= result.is_ok();
-        for (place, name) in function.result_names.iter().enumerate() {
-            let first = function.result_names[..place].iter().find(|other| other.text == name.text);
-            if let Some(first) = first {
-                self.duplicate(name, first.span);
+        let mut result_names: HashMap<&str, Span> = HashMap::new();
+        for name in &function.result_names {
+            if let Some(first) = result_names.insert(&name.text, name.span) {
+                self.duplicate(name, first);
             }
         }
         let placeholder = Expr { kind: ExprKind::Bool(false), ty: Type::BOOL, span: function.body.span };

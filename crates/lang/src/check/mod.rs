@@ -67,11 +67,16 @@ struct Checker<'a> {
 
 impl Checker<'_> {
     fn report(&mut self, diagnostic: Diagnostic) -> Reported {
-        // A cap well above what is shown, since messages are sorted before they are cut.
-        if self.diagnostics.len() < 10 * MOST_DIAGNOSTICS {
+        if !self.is_full() {
             self.diagnostics.push(diagnostic);
         }
         Reported
+    }
+
+    /// So many messages that more are not worth finding: a cap well above what is shown, since messages are sorted
+    /// before they are cut.
+    fn is_full(&self) -> bool {
+        self.diagnostics.len() >= 10 * MOST_DIAGNOSTICS
     }
 
     fn size_text(&self, size: &crate::Size) -> String {
@@ -97,6 +102,9 @@ pub(crate) fn check(source: Source, file: &ast::File) -> (Program, Vec<Diagnosti
     };
     checker.collect(file);
     for place in 0..checker.functions.len() {
+        if checker.is_full() {
+            break;
+        }
         body::check_body(&mut checker, FunctionId(place as u32));
     }
     checker.check_program_rules();

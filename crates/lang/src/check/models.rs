@@ -148,7 +148,7 @@ impl Checker<'_> {
         let own = HashMap::new();
         let count = self.size(&layers.count, SizeScope { own: &own, model: Some(model) });
         let mut names = HashMap::new();
-        let common = self.layer_fields(model, &layers.common, &mut names);
+        let common = self.layer_fields(model, &layers.common, &mut names, &HashMap::new());
         let mut kind_names: HashMap<&str, Span> = HashMap::new();
         let mut kinds = Vec::new();
         for (name, fields) in &layers.kinds {
@@ -156,7 +156,7 @@ impl Checker<'_> {
             if let Some(first) = kind_names.insert(&name.text, name.span) {
                 self.duplicate(name, first);
             }
-            let fields = self.layer_fields(model, fields, &mut names.clone());
+            let fields = self.layer_fields(model, fields, &mut HashMap::new(), &names);
             kinds.push(Kind { name: name.text.clone(), fields, span: name.span });
         }
         let count = count.unwrap_or_default();
@@ -168,10 +168,12 @@ impl Checker<'_> {
         model: ModelId,
         fields: &'f [ast::Field],
         names: &mut HashMap<&'f str, Span>,
+        common: &HashMap<&str, Span>,
     ) -> Vec<Field> {
         let mut known = Vec::new();
         for field in fields {
-            if let Some(first) = names.insert(&field.name.text, field.name.span) {
+            let name = field.name.text.as_str();
+            if let Some(first) = names.insert(name, field.name.span).or(common.get(name).copied()) {
                 self.duplicate(&field.name, first);
             }
             if field.name.text == "kind" {

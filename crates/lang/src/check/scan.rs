@@ -1,5 +1,7 @@
 //! `scan`: the sequential loop, and how many values it emits.
 
+use std::collections::HashMap;
+
 use super::Checked;
 use super::body::Body;
 use super::bounds::Variable;
@@ -121,9 +123,10 @@ impl Body<'_, '_> {
     pub(super) fn carries<'n>(&mut self, carries: &'n [(Name, ast::Expr)]) -> Checked<Vec<(&'n Name, Expr)>> {
         let mut checked = Vec::with_capacity(carries.len());
         let mut failed = None;
-        for (place, (name, init)) in carries.iter().enumerate() {
-            if let Some((first, _)) = carries[..place].iter().find(|(other, _)| other.text == name.text) {
-                self.checker.duplicate(name, first.span);
+        let mut names: HashMap<&str, Span> = HashMap::new();
+        for (name, init) in carries {
+            if let Some(first) = names.insert(&name.text, name.span) {
+                self.checker.duplicate(name, first);
             }
             let init = self.expression(init).and_then(|init| self.storable(init, "carried by a loop"));
             match init {

@@ -64,6 +64,9 @@ impl Checker<'_> {
     }
 
     fn unknown_size(&mut self, name: &str, span: Span, scope: SizeScope) -> Reported {
+        if self.is_full() {
+            return Reported;
+        }
         let mut names: Vec<&str> = scope.own.keys().map(String::as_str).collect();
         if let Some(model) = scope.model {
             let inside = self.inside[model.index()].iter();

@@ -123,14 +123,13 @@ impl Body<'_, '_> {
     }
 
     fn check_new_node_name(&mut self, name: &Name) -> Checked<()> {
-        let states = self.states.iter().map(|state| (&state.name, state.span));
-        let histories = self.histories.iter().map(|history| (&history.name, history.span));
-        let first = states.chain(histories).find(|(other, _)| **other == name.text);
-        if let Some((_, first)) = first {
-            self.checker.duplicate(name, first);
-            return Err(Reported);
+        match self.node_names.insert(name.text.clone(), name.span) {
+            Some(first) => {
+                self.checker.duplicate(name, first);
+                Err(Reported)
+            }
+            None => Ok(()),
         }
-        Ok(())
     }
 
     fn state_statement(&mut self, name: &Name, ty: &ast::TypeExpr, init: &ast::Expr) -> Checked<Statement> {
@@ -234,13 +233,13 @@ impl Body<'_, '_> {
             let diagnostic = Diagnostic::new(Rule::State, span, message).related(first, "first here");
             return Err(self.report(diagnostic.hint("compute the whole outgoing value in one expression")));
         }
+        self.state_uses[state.index()].assigned = Some(span);
         if let Some(read) = state_use.read_before {
             let message = format!("`{}'` is read before it is assigned", name.text);
             let diagnostic = Diagnostic::new(Rule::State, read, message).related(span, "assigned here");
             let hint = format!("assign it first; `{}` is the incoming value", name.text);
             return Err(self.report(diagnostic.hint(hint)));
         }
-        self.state_uses[state.index()].assigned = Some(span);
         Ok(Statement::Assign { state, value })
     }
 

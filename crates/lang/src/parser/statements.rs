@@ -94,7 +94,9 @@ impl Parser<'_> {
                     "the last expression of a block, without `;`, is its value; bind others with `let`";
                 return Err(self.report(diagnostic.hint(hint)));
             }
-            if !self.is_sign("}") && !self.starts_statement() {
+            let goes_on =
+                self.is_sign("}") || self.starts_statement() || self.at_end() || self.at_item_margin();
+            if !goes_on {
                 return Err(self.expected("an operator, `;` or `}` after an expression"));
             }
             block.result = Some(Box::new(value));
