@@ -171,6 +171,9 @@ impl Body<'_, '_> {
         let arguments: Vec<_> = arguments.iter().map(|argument| self.expression(argument)).collect();
         let function = function?;
         let arguments = arguments.into_iter().collect::<Checked<Vec<_>>>()?;
+        if let Some(argument) = arguments.iter().find(|argument| matches!(argument.ty, Type::Ragged(..))) {
+            return Err(self.checker.ragged_used(argument.span, "passed to a function"));
+        }
         self.check_call_allowed(function, callee.span)?;
         let signature = &self.checker.functions[function.index()];
         let (declared, unknowns) = (signature.parameters.clone(), signature.sizes.clone());
