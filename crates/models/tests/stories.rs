@@ -1,0 +1,107 @@
+//! The stories model's program, lowered and read by the oracle, against logits of another implementation.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use fiddlehead_checkpoint::Checkpoint;
+use fiddlehead_forest::{Forest, SessionId};
+use fiddlehead_graph::ModelGraph;
+use fiddlehead_graph::lower::lower_model;
+use fiddlehead_graph::rewrite::optimise;
+use fiddlehead_models::{bind, fit};
+use fiddlehead_oracle::{Array, Oracle, OracleSessions, Weight, Weights};
+
+/// Positions compared; the golden file has 64. The oracle is slow by design.
+const POSITIONS: usize = 8;
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/stories-11m")
+}
+
+fn load() -> (ModelGraph, Weights) {
+    let checkpoint = Checkpoint::open(folder()).unwrap();
+    let bound = bind(&checkpoint).unwrap();
+    let program =
+        fiddlehead_lang::compile("qwen3_5.fh", bound.architecture.program).unwrap_or_else(|errors| {
+            panic!("{}", errors.items.iter().map(|item| item.message.clone()).collect::<Vec<_>>().join("\n"))
+        });
+    let model = lower_model(&program, bound.architecture.name, &bound.bindings).unwrap();
+    let model = ModelGraph { name: model.name, steps: model.steps.iter().map(optimise).collect() };
+    let weights = fit(&bound, &model)
+        .unwrap()
+        .into_iter()
+        .map(|(name, tensor)| (name, Weight::Float(Arc::from(tensor.to_f32().unwrap()))))
+        .collect();
+    (model, weights)
+}
+
+fn golden_logits(name: &str) -> (Vec<f32>, usize) {
+    let mut archive = npyz::npz::NpzArchive::open(folder().join("golden_logits.npz")).unwrap();
+    let array = archive.by_name(name).unwrap().unwrap();
+    let width = array.shape()[1] as usize;
+    (array.into_vec().unwrap(), width)
+}
+
+fn golden_tokens(prompt: usize) -> Vec<u32> {
+    let text = std::fs::read_to_string(folder().join("golden.json")).unwrap();
+    let golden: serde_json::Value = serde_json::from_str(&text).unwrap();
+    ["prompt_tokens", "greedy_tokens"]
+        .iter()
+        .flat_map(|key| golden[prompt][key].as_array().unwrap())
+        .map(|token| token.as_u64().unwrap() as u32)
+        .collect()
+}
+
+fn worst(found: &[f64], wanted: &[f32]) -> (f64, f64) {
+    let error = found.iter().zip(wanted).map(|(a, b)| (a - f64::from(*b)).abs()).fold(0.0, f64::max);
+    let scale = wanted.iter().map(|b| f64::from(b.abs())).fold(0.0, f64::max);
+    (error, scale)
+}
+
+fn arg_max(values: &[f64]) -> usize {
+    (0..values.len()).rev().max_by(|&a, &b| values[a].total_cmp(&values[b])).unwrap()
+}
+
+#[test]
+fn the_program_means_what_the_reference_implementation_computes() {
+    let (model, weights) = load();
+    assert_eq!(model.steps.iter().map(|step| step.name()).collect::<Vec<_>>(), ["main", "mtp"]);
+    let main = Oracle::<f64>::new(model.step("main").unwrap(), &weights).unwrap();
+    let mtp = Oracle::<f64>::new(model.step("mtp").unwrap(), &weights).unwrap();
+    let tokens = golden_tokens(0);
+    let positions: Vec<i32> = (0..POSITIONS as i32).collect();
+
+    let forest = Forest::single_chain(SessionId(0), 0, POSITIONS).unwrap();
+    let run = main
+        .run(
+            &forest,
+            &[Array::ids(&tokens[..POSITIONS]), Array::ints(&positions)],
+            &OracleSessions::default(),
+        )
+        .unwrap();
+    let (golden, width) = golden_logits("logits_1");
+    let mut hidden = Vec::new();
+    for position in 0..POSITIONS {
+        let logits = run.output(position, 0).unwrap().to_f64s();
+        let wanted = &golden[position * width..][..width];
+        let (error, scale) = worst(&logits, wanted);
+        assert!(error <= 1e-3 * scale, "position {position}: {error} of {scale}");
+        hidden.extend(run.output(position, 1).unwrap().to_f64s().iter().map(|&value| value as f32));
+    }
+
+    let hidden_size = hidden.len() / POSITIONS;
+    let hidden = Array::floats(&hidden).reshaped(&[POSITIONS, hidden_size]).unwrap();
+    let run = mtp
+        .run(
+            &forest,
+            &[Array::ids(&tokens[1..=POSITIONS]), hidden, Array::ints(&positions)],
+            &OracleSessions::default(),
+        )
+        .unwrap();
+    let (golden, width) = golden_logits("mtp_logits_1");
+    for position in 0..POSITIONS {
+        let logits = run.output(position, 0).unwrap().to_f64s();
+        let wanted: Vec<f64> = golden[position * width..][..width].iter().map(|&v| f64::from(v)).collect();
+        assert_eq!(arg_max(&logits), arg_max(&wanted), "position {position} of the draft head");
+    }
+}
