@@ -1,1 +1,34 @@
-//! Sessions, sampling and generation.
+//! Models that answer: loading, sessions, sampling and generation.
+//!
+//! What lives here: a model made ready on a device ([`Model`]), the path of a conversation ([`Session`]), the choice
+//! of the next token ([`Sampler`]), and the loop that joins them ([`Generator`]).
+//!
+//! What must never live here: kernels and devices (an engine is handed a `&dyn Device`), files' formats, HTTP, and
+//! anything that knows an architecture by name.
+//!
+//! Start reading at [`Generator::generate`]; `session.rs` says how a prompt is cut, `noise.rs` why a sampled answer
+//! never depends on the batch.
+
+mod chunks;
+mod counts;
+mod defaults;
+mod error;
+mod generate;
+mod model;
+mod noise;
+mod prefix;
+mod sampler;
+mod sampling;
+mod session;
+mod step;
+
+pub use chunks::{CUT, prompt_chunks};
+pub use counts::PathCounts;
+pub use defaults::Defaults;
+pub use error::{EngineError, SamplingError};
+pub use generate::{FinishReason, Generation, GenerationTimings, Generator, Request};
+pub use model::{LoadTimings, Model, ModelParts};
+pub use sampler::{Sampler, draw_seed};
+pub use sampling::Sampling;
+pub use session::{PROMPT_CHUNK, Session};
+pub use step::StepInterface;

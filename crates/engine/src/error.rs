@@ -1,0 +1,110 @@
+//! What can go wrong between a model's files and its answer.
+
+use fiddlehead_checkpoint::CheckpointError;
+use fiddlehead_forest::ForestError;
+use fiddlehead_plan::DeviceError;
+use fiddlehead_text::TextError;
+
+/// Why a model cannot be loaded or does not answer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EngineError {
+    /// A file of the model.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    /// The tokenizer, the chat template, or a text.
+    #[error(transparent)]
+    Text(#[from] TextError),
+    /// The device.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// A sampling parameter, or logits that cannot be sampled.
+    #[error(transparent)]
+    Sampling(#[from] SamplingError),
+    /// A batch could not be laid out.
+    #[error("the batch could not be laid out: {0}")]
+    Forest(#[from] ForestError),
+    /// The model's `main` step does not take a token and give logits.
+    #[error("the model `{model}` cannot generate text: {why}")]
+    Interface {
+        /// Its name.
+        model: String,
+        /// What is missing or strange.
+        why: String,
+    },
+    /// A value of `generation_config.json` that makes no sense.
+    #[error("{place}: `{key}` is {found}; {wanted} is wanted")]
+    Defaults {
+        /// The file.
+        place: String,
+        /// The key.
+        key: &'static str,
+        /// The value as text.
+        found: String,
+        /// What it should be.
+        wanted: &'static str,
+    },
+    /// There is nothing to start from.
+    #[error("the prompt is empty; a model needs at least one token to go on from")]
+    EmptyPrompt,
+    /// The prompt does not fit.
+    #[error(
+        "the prompt has {tokens} tokens and the context holds {context}; shorten it or load with a longer --context"
+    )]
+    PromptTooLong {
+        /// Tokens of the prompt.
+        tokens: usize,
+        /// Tokens that fit.
+        context: usize,
+    },
+    /// A prompt may hold only tokens that the model knows.
+    #[error("the prompt holds token {token}; the model knows tokens below {vocabulary}")]
+    TokenOutOfVocabulary {
+        /// The token.
+        token: u32,
+        /// How many tokens the model knows.
+        vocabulary: usize,
+    },
+    /// A conversation needs a template.
+    #[error("the model has no chat template; give one prompt with --raw")]
+    NoChatTemplate,
+    /// The device gave something else than the logits of one row.
+    #[error("the device did not give the logits that were asked for: {why}")]
+    BadLogits {
+        /// What it gave.
+        why: String,
+    },
+}
+
+/// Why a token cannot be chosen.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum SamplingError {
+    /// A parameter is out of its range.
+    #[error("{name} is {value}; it must be {allowed}")]
+    Parameter {
+        /// The parameter.
+        name: &'static str,
+        /// Its value.
+        value: f32,
+        /// The range.
+        allowed: &'static str,
+    },
+    /// The model gave a logit that is no number.
+    #[error(
+        "the model gave {value} as the logit of token {token} at position {position}; the weights may be damaged"
+    )]
+    NotANumber {
+        /// The token.
+        token: usize,
+        /// NaN or infinity.
+        value: f32,
+        /// The position of the token to be chosen.
+        position: usize,
+    },
+    /// No token has a chance.
+    #[error("the model rules out every token at position {position}; the weights may be damaged")]
+    NoCandidate {
+        /// The position of the token to be chosen.
+        position: usize,
+    },
+}
