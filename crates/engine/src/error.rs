@@ -2,6 +2,10 @@
 
 use fiddlehead_checkpoint::CheckpointError;
 use fiddlehead_forest::ForestError;
+use fiddlehead_graph::lower::LowerError;
+use fiddlehead_lang::diagnostic::Diagnostics;
+use fiddlehead_lang::source::Source;
+use fiddlehead_models::ModelError;
 use fiddlehead_plan::DeviceError;
 use fiddlehead_text::TextError;
 
@@ -12,6 +16,28 @@ pub enum EngineError {
     /// A file of the model.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
+    /// The checkpoint does not fit a program.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    /// The text of a program.
+    #[error("{0}")]
+    Program(Box<Diagnostics>),
+    /// A program that cannot be lowered with these sizes.
+    #[error("{place}: {error}")]
+    Lowering {
+        /// The program, with line and column where known.
+        place: String,
+        /// What is wrong.
+        error: LowerError,
+    },
+    /// A program that went wrong at run time.
+    #[error("{place}: {why}")]
+    Trap {
+        /// The program, with line and column.
+        place: String,
+        /// What happened.
+        why: String,
+    },
     /// The tokenizer, the chat template, or a text.
     #[error(transparent)]
     Text(#[from] TextError),
@@ -74,6 +100,20 @@ pub enum EngineError {
         /// What it gave.
         why: String,
     },
+}
+
+impl EngineError {
+    /// A lowering error with its place in the program's text.
+    pub(crate) fn lowering(source: &Source, error: LowerError) -> EngineError {
+        let place = match error.span() {
+            Some(span) => {
+                let (line, column) = source.line_and_column(span.start);
+                format!("{}:{line}:{column}", source.name)
+            }
+            None => source.name.clone(),
+        };
+        EngineError::Lowering { place, error }
+    }
 }
 
 /// Why a token cannot be chosen.
