@@ -1,9 +1,11 @@
 //! Contractions with a stored weight: `y[m, n] = Σ_k w[n, k] · x[m, k]`.
 //!
-//! The ladder: one activation row streams eight weight rows at a time (bound by memory); a few rows share each group of
-//! four weight rows from the first-level cache; many rows decode a block of the weight to f32 once and run register
-//! tiles over blocks of rows that stay in the first-level cache. All of them are the tile of [`super::dot`], so all give the
-//! same bits for the same pair of rows.
+//! The ladder: one activation row streams eight weight rows at a time (bound by memory); more rows share each group of
+//! four weight rows, block of rows by block, from the first-level cache. Where loading a stored number as f32 costs more
+//! than a multiplication (AVX2, plain), many rows decode a block of the weight once. All of them are the tile of
+//! [`super::dot`], so all give the same bits for the same pair of rows.
+//!
+//! Lost: decoding blocks first with AVX-512 (16 rows 45 µs instead of 38, 512 rows equal; `docs/performance/cpu-kernels.md`).
 
 use super::dot::{Element, accumulate, tile_rows};
 use super::parallel::{PerThread, by_columns};
@@ -14,9 +16,6 @@ use crate::pool::Pool;
 use half::{bf16, f16};
 use std::ops::Range;
 
-/// From this many activation rows on, a block of the weight is decoded to f32 before use. Decoding costs about one
-/// tile's pass over the block; below two tiles of rows it did not pay.
-const DECODE_ROWS: usize = 13;
 /// Bytes of activations kept in the first-level cache between weight rows.
 const ROW_BLOCK_BYTES: usize = 24 * 1024;
 /// Bytes of decoded weight kept in the second-level cache.
@@ -118,8 +117,8 @@ impl Contract<'_, '_> {
         match self.activations.rows {
             0 => {}
             1 => self.one_row::<V, E>(),
-            rows if rows < DECODE_ROWS => self.few_rows::<V, E>(),
-            _ => self.many_rows::<V, E>(),
+            rows if E::BYTES == 4 || rows < V::DECODE_ROWS => self.shared_rows::<V, E>(),
+            _ => self.decoded_rows::<V, E>(),
         }
     }
 
@@ -130,14 +129,14 @@ impl Contract<'_, '_> {
         let activation = self.activations.row(0);
         let output = self.output.row(0);
         let count = self.columns.len();
+        let ahead = prefetch_distance(self.weight.row_stride_bytes);
         let mut n = 0;
         while n + 8 <= count {
             let weights: [*const u8; 8] =
                 std::array::from_fn(|i| self.weight.row(self.columns.start + n + i));
             // SAFETY: the views hold `length` elements in each of these rows, and the output `count` columns.
             unsafe {
-                let [sums] =
-                    accumulate::<V, E, 1, 8>([activation], weights, length, self.weight.row_stride_bytes * 8);
+                let [sums] = accumulate::<V, E, 1, 8>([activation], weights, length, ahead);
                 let [a, b, c, d, e, f, g, h] = sums;
                 output.add(n).cast::<[f32; 4]>().write_unaligned(V::sum4([a, b, c, d]));
                 output.add(n + 4).cast::<[f32; 4]>().write_unaligned(V::sum4([e, f, g, h]));
@@ -153,47 +152,48 @@ impl Contract<'_, '_> {
         }
     }
 
-    /// Every group of four weight rows serves all activation rows from the first-level cache.
+    /// Every group of four weight rows serves a block of activation rows from the first-level cache.
     #[inline(always)]
-    fn few_rows<V: Vector, E: Element>(self) {
+    fn shared_rows<V: Vector, E: Element>(self) {
         let length = self.weight.columns;
         let count = self.columns.len();
-        let mut n = 0;
-        while n < count {
-            let kept = (count - n).min(4);
-            let weights = four_rows(self.weight, self.columns.start + n, kept);
-            let output = &mut *self.output;
-            // SAFETY: the views hold `length` elements in each row; outputs have `count` columns.
-            unsafe {
-                tile_rows::<V, E>(
-                    self.activations.rows,
-                    weights,
-                    kept,
-                    length,
-                    |m| self.activations.row(m),
-                    |m| output.row(m).add(n),
-                )
-            };
-            n += kept;
+        let row_block = row_block::<V>(length);
+        let mut row = 0;
+        while row < self.activations.rows {
+            let rows = (self.activations.rows - row).min(row_block);
+            let mut n = 0;
+            while n < count {
+                let kept = (count - n).min(4);
+                let weights = four_rows(self.weight, self.columns.start + n, kept);
+                let output = &mut *self.output;
+                // SAFETY: the views hold `length` elements in each row; outputs have `count` columns.
+                unsafe {
+                    tile_rows::<V, E>(
+                        rows,
+                        weights,
+                        kept,
+                        length,
+                        |m| self.activations.row(row + m),
+                        |m| output.row(row + m).add(n),
+                    )
+                };
+                n += kept;
+            }
+            row += rows;
         }
     }
 
     /// Blocks of the weight are decoded once, then met by blocks of activation rows.
     #[inline(always)]
-    fn many_rows<V: Vector, E: Element>(self) {
+    fn decoded_rows<V: Vector, E: Element>(self) {
         let length = self.weight.columns;
-        let stored_as_f32 = E::BYTES == 4;
-        let row_block = (ROW_BLOCK_BYTES / (length * 4).max(1) / V::TILE_ROWS).max(1) * V::TILE_ROWS;
+        let row_block = row_block::<V>(length);
         let weight_block = (WEIGHT_BLOCK_BYTES / (length * 4).max(1) / 4).max(1) * 4;
         let mut first = self.columns.start;
         while first < self.columns.end {
             let block = first..self.columns.end.min(first + weight_block);
-            let (base, stride) = if stored_as_f32 {
-                (self.weight.row(first), self.weight.row_stride_bytes)
-            } else {
-                decode::<V, E>(self.weight, block.clone(), &mut self.scratch.decoded);
-                (self.scratch.decoded.as_ptr().cast(), length * 4)
-            };
+            decode::<V, E>(self.weight, block.clone(), &mut self.scratch.decoded);
+            let base = self.scratch.decoded.as_ptr();
             let mut row = 0;
             while row < self.activations.rows {
                 let rows = (self.activations.rows - row).min(row_block);
@@ -201,7 +201,7 @@ impl Contract<'_, '_> {
                 while n < block.len() {
                     let kept = (block.len() - n).min(4);
                     let weights: [*const u8; 4] =
-                        std::array::from_fn(|i| base.wrapping_add((n + i.min(kept - 1)) * stride));
+                        std::array::from_fn(|i| base.wrapping_add((n + i.min(kept - 1)) * length).cast());
                     let column = first - self.columns.start + n;
                     let output = &mut *self.output;
                     // SAFETY: rows below `block.len()` hold `length` f32 at `base`; the views vouch for the rest.
@@ -222,6 +222,25 @@ impl Contract<'_, '_> {
             first = block.end;
         }
     }
+}
+
+/// How far ahead of a read the next weight rows are prefetched, in bytes: two groups of eight rows, or one, while they fit the
+/// first-level cache beside the rows at hand; else a little further along the same row. From the shared cache this took a
+/// 512 KB weight from 6.4 to 5.1 µs; from the private one it costs about 5%.
+#[inline(always)]
+fn prefetch_distance(row_stride_bytes: usize) -> usize {
+    const MOST: usize = 24 * 1024;
+    match row_stride_bytes {
+        stride if stride * 16 <= MOST => stride * 16,
+        stride if stride * 8 <= MOST => stride * 8,
+        _ => 2048,
+    }
+}
+
+/// Activation rows that stay in the first-level cache, whole tiles of them.
+#[inline(always)]
+fn row_block<V: Vector>(length: usize) -> usize {
+    (ROW_BLOCK_BYTES / (length * 4).max(1) / V::TILE_ROWS).max(1) * V::TILE_ROWS
 }
 
 /// Four row addresses from `first`, the last of `kept` rows repeated.

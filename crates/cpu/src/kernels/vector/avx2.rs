@@ -30,6 +30,7 @@ fn power_of_two(power: __m256i) -> __m256 {
 impl Vector for Lanes {
     const LANES: usize = 8;
     const TILE_ROWS: usize = 3;
+    const DECODE_ROWS: usize = 13;
     type Mask = __m256;
 
     #[inline(always)]

@@ -29,6 +29,7 @@ fn fold_halves(a: __m512, b: __m512) -> __m512 {
 impl Vector for Lanes {
     const LANES: usize = 16;
     const TILE_ROWS: usize = 6;
+    const DECODE_ROWS: usize = usize::MAX;
     type Mask = __mmask16;
 
     #[inline(always)]

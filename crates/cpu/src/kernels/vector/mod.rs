@@ -26,6 +26,9 @@ pub(crate) trait Vector: Copy {
     const LANES: usize;
     /// Rows of activations that a register tile of four weight rows can hold without spilling.
     const TILE_ROWS: usize;
+    /// From this many activation rows on, decoding a block of a narrow weight to f32 first is faster than loading it anew
+    /// for each tile.
+    const DECODE_ROWS: usize;
     /// The result of a comparison.
     type Mask: Copy;
 

@@ -27,6 +27,7 @@ fn power_of_two(power: i32) -> f32 {
 impl Vector for Lanes {
     const LANES: usize = 8;
     const TILE_ROWS: usize = 2;
+    const DECODE_ROWS: usize = 13;
     type Mask = [bool; 8];
 
     #[inline(always)]
