@@ -7,6 +7,7 @@
 //! [`features`] for which instructions may be used.
 
 pub mod bytecode;
+pub mod executor;
 pub mod features;
 pub mod kernels;
 pub mod pool;

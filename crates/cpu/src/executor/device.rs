@@ -1,0 +1,209 @@
+//! The CPU as a device: loading models, running plain functions, explaining plans.
+
+use std::sync::Arc;
+
+use fiddlehead_graph::{Element, Graph, Input, ModelGraph, Output};
+use fiddlehead_plan::{
+    Device, DeviceError, Executor, Family, LoadOptions, PlanReport, Policy, Values, Weights,
+};
+
+use super::explain;
+use super::lower::{Context, lower};
+use super::machine::{InputWords, Machine, Workshop};
+use super::model::CpuExecutor;
+use crate::features::Features;
+use crate::pool::Pool;
+
+/// The processor of this machine and the threads that may be used of it.
+///
+/// ```
+/// use fiddlehead_cpu::executor::CpuDevice;
+/// use fiddlehead_plan::Device;
+/// let device = CpuDevice::new(2);
+/// assert!(device.describe().contains("2 threads"));
+/// ```
+#[derive(Clone)]
+pub struct CpuDevice {
+    features: Features,
+    pool: Arc<Pool>,
+}
+
+impl CpuDevice {
+    /// A device of that many threads, the calling one included.
+    pub fn new(threads: usize) -> CpuDevice {
+        CpuDevice::with_features(threads, Features::detect())
+    }
+
+    /// A device that uses no more than some of the machine's features: to compare families of instructions.
+    pub fn with_features(threads: usize, features: Features) -> CpuDevice {
+        CpuDevice { features, pool: Arc::new(Pool::new(threads)) }
+    }
+
+    /// What of the machine it uses.
+    pub fn features(&self) -> Features {
+        self.features
+    }
+
+    fn policy(options: &LoadOptions) -> Result<Policy, DeviceError> {
+        Policy::parse(&options.dispatch, known_candidate)
+    }
+}
+
+/// The candidates of this device by family.
+pub(super) fn known_candidate(family: Family, name: &str) -> bool {
+    candidates(family).contains(&name)
+}
+
+/// Names of the kernels that serve a family beside the general one.
+pub(super) fn candidates(family: Family) -> &'static [&'static str] {
+    match family {
+        Family::Contraction => &["rows"],
+        Family::Attention | Family::Recurrence => &[],
+    }
+}
+
+impl std::fmt::Debug for CpuDevice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.describe())
+    }
+}
+
+impl Device for CpuDevice {
+    fn describe(&self) -> String {
+        format!("CPU, {:?}, {} threads", self.features.isa, self.pool.threads())
+    }
+
+    fn load(
+        &self,
+        model: Arc<ModelGraph>,
+        weights: Weights,
+        options: LoadOptions,
+    ) -> Result<Box<dyn Executor>, DeviceError> {
+        let policy = CpuDevice::policy(&options)?;
+        let context = Context { weights: &weights, policy: &policy };
+        let steps = model
+            .steps
+            .iter()
+            .map(|graph| lower(graph, context).map(|program| Machine::new(program, self.pool.threads())))
+            .collect::<Result<Vec<_>, _>>()?;
+        let bytes = weights.values().map(|tensor| tensor.bytes().len()).sum();
+        Ok(Box::new(CpuExecutor::new(
+            model,
+            steps,
+            Arc::clone(&self.pool),
+            self.features.isa,
+            options,
+            bytes,
+        )))
+    }
+
+    fn call(
+        &self,
+        graph: &Graph,
+        inputs: &[Values],
+        options: &LoadOptions,
+    ) -> Result<Vec<Values>, DeviceError> {
+        if let Some(input) = graph.inputs().iter().find(|input| input.per_node) {
+            let why = "a plain function has no input of each node: load it as a model's step".into();
+            return Err(DeviceError::Input { name: input.name.clone(), why });
+        }
+        if !graph.states().is_empty() || !graph.histories().is_empty() {
+            let why = "it has states or histories: load it as a model's step".into();
+            return Err(DeviceError::Unsupported { what: format!("`{}`", graph.name()), why });
+        }
+        let policy = CpuDevice::policy(options)?;
+        let context = Context { weights: &Weights::new(), policy: &policy };
+        let mut machine = Machine::new(lower(graph, context)?, self.pool.threads());
+        let inputs = InputBuffers::new(graph.inputs(), inputs, 1)?;
+        machine.run_alone(Workshop { pool: &self.pool, isa: self.features.isa }, inputs.words(), false)?;
+        let value = |(place, output): (usize, &Output)| {
+            let mut words = Collected::new(graph.node(output.node).element);
+            words.extend(machine.output_row(place, 0));
+            words.values
+        };
+        Ok(graph.outputs().iter().enumerate().map(value).collect())
+    }
+
+    fn explain(&self, graph: &Graph, options: &LoadOptions) -> Result<PlanReport, DeviceError> {
+        let policy = CpuDevice::policy(options)?;
+        let weights = explain::placeholder_weights(graph)?;
+        let context = Context { weights: &weights, policy: &policy };
+        let machine = Machine::new(lower(graph, context)?, self.pool.threads());
+        Ok(explain::report(&machine, 1))
+    }
+}
+
+/// Inputs checked against their declarations, four bytes an element.
+pub(super) struct InputBuffers<'a> {
+    words: Vec<InputWords>,
+    /// Bools as words.
+    converted: Vec<Vec<u32>>,
+    values: std::marker::PhantomData<&'a [Values]>,
+}
+
+impl<'a> InputBuffers<'a> {
+    /// Checks `values` against `inputs` for a batch of `rows` nodes.
+    pub(super) fn new(inputs: &[Input], values: &'a [Values], rows: usize) -> Result<Self, DeviceError> {
+        let mut buffers =
+            InputBuffers { words: Vec::new(), converted: Vec::new(), values: std::marker::PhantomData };
+        if let Some(missing) = inputs.get(values.len()) {
+            let why = format!("it is missing: {} of {} inputs were given", values.len(), inputs.len());
+            return Err(DeviceError::Input { name: missing.name.clone(), why });
+        }
+        if values.len() > inputs.len() {
+            let why = format!("{} inputs were given to a step that has {}", values.len(), inputs.len());
+            return Err(DeviceError::Input { name: "(the last)".into(), why });
+        }
+        for (input, values) in inputs.iter().zip(values) {
+            let wrong = |why: String| DeviceError::Input { name: input.name.clone(), why };
+            if values.element() != input.element {
+                return Err(wrong(format!("it is {:?}, declared {:?}", values.element(), input.element)));
+            }
+            let elements: usize = input.shape.iter().product();
+            let expected = if input.per_node { elements * rows } else { elements };
+            if values.len() != expected {
+                return Err(wrong(format!("it has {} elements, {expected} are needed", values.len())));
+            }
+            let start = match values {
+                Values::F32(values) => values.as_ptr().cast(),
+                Values::I32(values) => values.as_ptr().cast(),
+                Values::Id(values) => values.as_ptr(),
+                Values::Bool(values) => {
+                    buffers.converted.push(values.iter().map(|&value| value as u32).collect());
+                    buffers.converted.last().map_or(std::ptr::null(), |words| words.as_ptr())
+                }
+            };
+            buffers.words.push(InputWords { start });
+        }
+        Ok(buffers)
+    }
+
+    pub(super) fn words(&self) -> &[InputWords] {
+        &self.words
+    }
+}
+
+/// Words collected as values of their element.
+pub(super) struct Collected {
+    pub values: Values,
+}
+
+impl Collected {
+    pub(super) fn new(element: Element) -> Collected {
+        let values = match element {
+            Element::F32 => Values::F32(Vec::new()),
+            Element::I32 => Values::I32(Vec::new()),
+            Element::Bool => Values::Bool(Vec::new()),
+            Element::Id => Values::Id(Vec::new()),
+        };
+        Collected { values }
+    }
+    pub(super) fn extend(&mut self, words: &[u32]) {
+        match &mut self.values {
+            Values::F32(values) => values.extend(words.iter().map(|&word| f32::from_bits(word))),
+            Values::I32(values) => values.extend(words.iter().map(|&word| word as i32)),
+            Values::Bool(values) => values.extend(words.iter().map(|&word| word != 0)),
+            Values::Id(values) => values.extend_from_slice(words),
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! What the executor needs to know of a whole graph before it makes a program of it.
+
+use fiddlehead_graph::queries::{Demand, Variance};
+use fiddlehead_graph::{Graph, HistoryId, NodeId, NodeKind, Range, StateId};
+
+/// What one node reads, each once.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Reads {
+    /// Tensors of the same row.
+    pub nodes: Vec<NodeId>,
+    /// Histories, at any depth.
+    pub histories: Vec<HistoryId>,
+    /// Whether `here` is read.
+    pub here: bool,
+}
+
+/// Facts by node.
+#[derive(Clone, Debug)]
+pub(super) struct Facts {
+    pub variance: Vec<Variance>,
+    pub demand: Vec<Demand>,
+    pub reads: Vec<Reads>,
+}
+
+impl Facts {
+    /// Facts of a graph of which no place is served by a kernel.
+    pub(super) fn new(graph: &Graph) -> Facts {
+        let reads: Vec<Reads> = graph.node_ids().map(|node| reads(graph, node)).collect();
+        let variance = variance(graph, &reads);
+        let mut facts = Facts { variance, demand: initial_demand(graph), reads };
+        facts.push_demand();
+        facts
+    }
+
+    /// Raises the demand of nodes that one kernel computes together to that of all of them, or to every row.
+    pub(super) fn join_demand<'a>(&mut self, groups: impl Iterator<Item = (&'a [NodeId], bool)> + Clone) {
+        loop {
+            let before = self.demand.clone();
+            for (nodes, all) in groups.clone() {
+                let mut joined = Demand { all, outputs: 0 };
+                for node in nodes {
+                    let demand = self.demand[node.index()];
+                    joined =
+                        Demand { all: joined.all | demand.all, outputs: joined.outputs | demand.outputs };
+                }
+                nodes.iter().for_each(|node| self.demand[node.index()] = joined);
+            }
+            self.push_demand();
+            if before == self.demand {
+                return;
+            }
+        }
+    }
+
+    fn push_demand(&mut self) {
+        for node in (0..self.reads.len()).rev() {
+            let here = self.demand[node];
+            for read in &self.reads[node].nodes {
+                let read = &mut self.demand[read.index()];
+                read.all |= here.all;
+                read.outputs |= here.outputs;
+            }
+        }
+    }
+
+    /// Whether the node has a value of its own for each forest node.
+    pub(super) fn per_node(&self, node: NodeId) -> bool {
+        self.variance[node.index()] == Variance::PerNode
+    }
+}
+
+fn reads(graph: &Graph, node: NodeId) -> Reads {
+    let mut reads = Reads::default();
+    let kind = &graph.node(node).kind;
+    kind.for_each_read(&mut |read| reads.nodes.push(read), &mut |history| reads.histories.push(history));
+    if let NodeKind::Compute(compute) = kind {
+        compute.for_each_expr(&mut |expr| {
+            reads.here |= expr.any(&mut |part| matches!(part, fiddlehead_graph::Expr::Here));
+        });
+    }
+    reads.nodes.sort();
+    reads.nodes.dedup();
+    reads.histories.sort();
+    reads.histories.dedup();
+    reads
+}
+
+fn variance(graph: &Graph, reads: &[Reads]) -> Vec<Variance> {
+    let mut variances = Vec::with_capacity(reads.len());
+    for node in graph.node_ids() {
+        let own = match &graph.node(node).kind {
+            NodeKind::Input(input) if graph.inputs()[input.index()].per_node => Variance::PerNode,
+            NodeKind::Input(_) => Variance::Uniform,
+            NodeKind::State(_) => Variance::PerNode,
+            // A loop runs once a run, however little it depends on: its scratch is the run's.
+            NodeKind::Scan(_) => Variance::Uniform,
+            _ => Variance::Constant,
+        };
+        let here = &reads[node.index()];
+        let path = if here.here || !here.histories.is_empty() { Variance::PerNode } else { own };
+        let read = here.nodes.iter().map(|read: &NodeId| variances[read.index()]).max();
+        // A local tensor's memory is taken when its size is known, which is in a run.
+        let local = graph.axes(node).iter().any(|axis| matches!(axis, Range::Between { .. }));
+        let own = if local { own.max(Variance::Uniform) } else { own };
+        variances.push(own.max(path).max(read.unwrap_or(Variance::Constant)));
+    }
+    variances
+}
+
+fn initial_demand(graph: &Graph) -> Vec<Demand> {
+    let mut demand = vec![Demand::default(); graph.nodes().len()];
+    for (index, output) in graph.outputs().iter().enumerate() {
+        demand[output.node.index()].outputs |= 1 << index.min(63);
+    }
+    for state in graph.states() {
+        demand[state.next.index()].all = true;
+        demand[state.initial.index()].all = true;
+    }
+    for history in graph.histories() {
+        demand[history.row.index()].all = true;
+    }
+    demand
+}
+
+/// The node of a state's incoming value, when the graph has one.
+pub(super) fn state_of(graph: &Graph, node: NodeId) -> Option<StateId> {
+    match graph.node(node).kind {
+        NodeKind::State(state) => Some(state),
+        _ => None,
+    }
+}

@@ -1,0 +1,497 @@
+//! From a graph to a [`Program`]: constants computed, units ordered, bytecode compiled, buffers given their lives.
+
+use std::collections::HashMap;
+
+use fiddlehead_graph::queries::Variance;
+use fiddlehead_graph::{Graph, NodeId, NodeKind, ParamId, Range};
+use fiddlehead_plan::{DeviceError, Policy, Weights};
+use fiddlehead_storage::{Format as StoredFormat, Tensor};
+
+use super::facts::{Facts, state_of};
+use super::memory::Words;
+use super::program::*;
+use super::scan::ScanStep;
+use super::schedule::{Piece, schedule};
+use super::served::{self, Found};
+use super::unit::{RowSet, SetIndex, Unit, Units, Work};
+use crate::bytecode::{
+    BlockProgram, Format, Frame, NoHistories, Scratch, Slot, SourceLayout, Strides, row_major_strides,
+};
+
+/// What lowering needs beside the graph.
+#[derive(Clone, Copy)]
+pub(super) struct Context<'a> {
+    pub weights: &'a Weights,
+    pub policy: &'a Policy,
+}
+
+/// Makes a program of a graph.
+pub(super) fn lower(graph: &Graph, context: Context<'_>) -> Result<Program, DeviceError> {
+    let found = served::find(graph, context.policy)?;
+    let mut facts = Facts::new(&found.graph);
+    facts.join_demand(found.served.iter().map(|site| (site.covers(), site.state().is_some())));
+    let units = Units::new(&found, &facts);
+    let lowering = Lowering {
+        program: Program {
+            graph: found.graph.clone(),
+            sets: units.sets.clone(),
+            buffers: Vec::new(),
+            steps: Vec::new(),
+            outputs: Vec::new(),
+            initials: Vec::new(),
+            row_words: Vec::new(),
+            reach: found.reach.clone(),
+            weights: weights(&found.graph, context.weights)?,
+            constants: Vec::new(),
+            loops: Vec::new(),
+            refusals: found.refusals.clone(),
+        },
+        facts: &facts,
+        units: &units,
+        found: &found,
+        context,
+        at: None,
+        index: HashMap::new(),
+    };
+    lowering.run()
+}
+
+fn weights(graph: &Graph, weights: &Weights) -> Result<Vec<Tensor>, DeviceError> {
+    let find = |param: &fiddlehead_graph::Param| {
+        let wrong = |why: String| DeviceError::Weight { name: param.name.clone(), why };
+        let tensor =
+            weights.get(&param.name).ok_or_else(|| wrong("the checkpoint does not hold it".into()))?;
+        if tensor.shape() != param.shape {
+            let why =
+                format!("the program declares {:?}, the checkpoint holds {:?}", param.shape, tensor.shape());
+            return Err(wrong(why));
+        }
+        Ok(tensor.clone())
+    };
+    graph.params().iter().map(find).collect()
+}
+
+/// Lowering under way.
+pub(super) struct Lowering<'a> {
+    pub program: Program,
+    pub facts: &'a Facts,
+    pub units: &'a Units,
+    pub found: &'a Found,
+    pub context: Context<'a>,
+    /// The step that everything being made belongs to, inside a serial part.
+    at: Option<usize>,
+    index: HashMap<(NodeId, Option<SetIndex>), BufferIndex>,
+}
+
+impl Lowering<'_> {
+    fn run(mut self) -> Result<Program, DeviceError> {
+        self.constants()?;
+        let shared = |unit: &Unit| self.found.shares_launch(unit);
+        let pieces = schedule(&self.program.graph, &self.units.units, &shared);
+        for piece in &pieces {
+            self.piece(piece)?;
+        }
+        self.ends()?;
+        Ok(self.program)
+    }
+
+    /// The buffers that outlive the steps: outputs, and what sessions start from.
+    fn ends(&mut self) -> Result<(), DeviceError> {
+        let graph = self.program.graph.clone();
+        let mut gathers = Vec::new();
+        for output in graph.outputs() {
+            let set = self.units.set_of[output.node.index()];
+            let buffer = self.readable(output.node, set)?;
+            self.program.outputs.push((buffer, set));
+            gathers.push(buffer);
+        }
+        for state in graph.states() {
+            let buffer = self.readable(state.initial, None)?;
+            self.program.initials.push(buffer);
+            gathers.push(buffer);
+        }
+        let end = self.program.steps.len();
+        gathers.into_iter().for_each(|buffer| self.program.buffers[buffer].life.1 = end);
+        for history in graph.histories() {
+            let shape = graph.shape(history.row).unwrap_or_default();
+            self.program.row_words.push(shape.iter().product());
+        }
+        Ok(())
+    }
+
+    fn piece(&mut self, piece: &Piece) -> Result<(), DeviceError> {
+        match piece {
+            Piece::Serial(units) => {
+                let outer = std::mem::take(&mut self.program.steps);
+                // Everything inside lives as long as the whole: all of it counts as one step.
+                self.at = Some(outer.len());
+                let inner = self.serial(units);
+                self.at = None;
+                self.program.steps = outer;
+                self.program.steps.push(Step::Serial(inner?));
+                Ok(())
+            }
+            Piece::Uniform(units) => {
+                let programs = units.iter().map(|&unit| self.node_of(unit)).collect::<Result<_, _>>()?;
+                self.program.steps.push(Step::Uniform(programs));
+                Ok(())
+            }
+            Piece::Rows(set, units) => {
+                self.gather(*set, units)?;
+                let group = self.group(*set, units)?;
+                self.program.steps.push(Step::Rows(group));
+                Ok(())
+            }
+            Piece::Together(units) => {
+                for &unit in units {
+                    if let Some(set) = self.units.units[unit].set {
+                        self.gather(set, &[unit])?;
+                    }
+                }
+                self.together(units)
+            }
+        }
+    }
+
+    fn serial(&mut self, units: &[usize]) -> Result<Vec<Step>, DeviceError> {
+        let mut inner = Vec::new();
+        let by_rows = |unit: &usize| {
+            matches!(self.units.units[*unit].work, Work::Node(_) | Work::Append(_) | Work::Store(_))
+        };
+        for part in units.chunk_by(|a, b| by_rows(a) && by_rows(b)) {
+            if by_rows(&part[0]) {
+                inner.push(Step::Rows(self.group(SetIndex::ALL, part)?));
+            } else {
+                self.together(part)?;
+                inner.append(&mut self.program.steps);
+            }
+        }
+        Ok(inner)
+    }
+
+    /// The step that is being made.
+    pub(super) fn now(&self) -> usize {
+        self.at.unwrap_or(self.program.steps.len())
+    }
+
+    /// Lets everything that a unit reads and makes live at a step.
+    fn touch_unit(&mut self, unit: usize) -> Result<(), DeviceError> {
+        let unit = self.units.units[unit].clone();
+        for node in unit.reads.iter().chain(&unit.makes) {
+            let buffer = self.buffer(*node, unit.set)?;
+            self.touch(buffer);
+        }
+        for state in &unit.states {
+            let initial = self.program.graph.states()[state.index()].initial;
+            let buffer = self.readable(initial, None)?;
+            self.touch(buffer);
+        }
+        Ok(())
+    }
+
+    pub(super) fn touch(&mut self, buffer: BufferIndex) {
+        let at = self.now();
+        let life = &mut self.program.buffers[buffer].life;
+        *life = (life.0.min(at), life.1.max(at));
+    }
+
+    fn together(&mut self, units: &[usize]) -> Result<(), DeviceError> {
+        for &unit in units {
+            self.touch_unit(unit)?;
+        }
+        let step = match self.units.units[units[0]].work {
+            Work::Scan(node) => Step::Scan(Box::new(ScanStep::lower(self, node)?)),
+            Work::Served(_) => served::lower(self, units)?,
+            // The schedule makes row pieces of everything else.
+            _ => Step::Rows(self.group(SetIndex::ALL, units)?),
+        };
+        self.program.steps.push(step);
+        Ok(())
+    }
+
+    fn group(&mut self, set: SetIndex, units: &[usize]) -> Result<Group, DeviceError> {
+        let mut group = Group { set, ops: Vec::new(), cost: 0, local: false, closed: true };
+        for &unit in units {
+            let work = self.units.units[unit].work;
+            let op = match work {
+                Work::Append(history) => {
+                    let row = self.program.graph.histories()[history.index()].row;
+                    RowOp::Append { history, from: self.readable(row, Some(SetIndex::ALL))? }
+                }
+                Work::Store(state) => {
+                    let next = self.program.graph.states()[state.index()].next;
+                    RowOp::Store { state, from: self.readable(next, Some(SetIndex::ALL))? }
+                }
+                _ => {
+                    let program = self.node_of(unit)?;
+                    group.cost += program.cost;
+                    group.local |= program.local;
+                    if program.local {
+                        let mut readers = self.units.units.iter().enumerate();
+                        group.closed &= readers.all(|(other, reader)| {
+                            !reader.reads.contains(&program.node) || units.contains(&other)
+                        });
+                    }
+                    RowOp::Run(Box::new(program))
+                }
+            };
+            group.ops.push(op);
+            self.touch_unit(unit)?;
+        }
+        Ok(group)
+    }
+
+    fn node_of(&mut self, unit: usize) -> Result<NodeProgram, DeviceError> {
+        let Unit { work: Work::Node(node), set, .. } = self.units.units[unit] else {
+            return Err(DeviceError::Unsupported {
+                what: "a unit".into(),
+                why: "it is no computed node".into(),
+            });
+        };
+        let program = self.compile(self.found.definition(node), node, set)?;
+        self.touch_unit(unit)?;
+        Ok(program)
+    }
+
+    /// Compiles the definition of `definition` to write the buffer of `node`.
+    pub(super) fn compile(
+        &mut self,
+        definition: NodeId,
+        node: NodeId,
+        set: Option<SetIndex>,
+    ) -> Result<NodeProgram, DeviceError> {
+        let to = self.buffer(node, set)?;
+        let mut layouts = HashMap::new();
+        for &read in &self.facts.reads[definition.index()].nodes {
+            let buffer = self.buffer(read, set)?;
+            layouts.insert(read, self.layout(buffer));
+        }
+        layouts.insert(definition, self.layout(to));
+        let graph = &self.program.graph;
+        // Every node that a program may ask for is one that it reads.
+        let missing = SourceLayout::row_major(usize::MAX, &[], false);
+        let layout = |node: NodeId| layouts.get(&node).cloned().unwrap_or_else(|| missing.clone());
+        let code = BlockProgram::compile(graph, definition, &layout)
+            .map_err(|error| self.unsupported(node, error))?;
+        let axes = graph.axes(definition);
+        let local = axes.iter().any(|axis| matches!(axis, Range::Between { .. }));
+        let outer = code.outer().filter(|_| !local);
+        let cost = code.cost() as usize;
+        Ok(NodeProgram { node, code, to, local, outer, cost })
+    }
+
+    pub(super) fn unsupported(&self, node: NodeId, why: impl ToString) -> DeviceError {
+        let name = &self.program.graph.node(node).origin.name;
+        DeviceError::Unsupported { what: format!("`{name}` ({node})"), why: why.to_string() }
+    }
+
+    /// Copies of rows for the units of a set that read tensors of other sets.
+    fn gather(&mut self, set: SetIndex, units: &[usize]) -> Result<(), DeviceError> {
+        let mut gathers = Vec::new();
+        for &unit in units {
+            for node in self.units.units[unit].reads.clone() {
+                let Some(from_set) = self.units.set_of[node.index()].filter(|&other| other != set) else {
+                    continue;
+                };
+                if self.index.contains_key(&(node, Some(set))) {
+                    continue;
+                }
+                let from = self.buffer(node, Some(from_set))?;
+                let to = self.new_buffer(node, Some(set), self.place_of(node, set))?;
+                self.touch(from);
+                self.touch(to);
+                gathers.push(Gather { from, from_set, to, set });
+            }
+        }
+        if !gathers.is_empty() {
+            self.program.steps.push(Step::Gather(gathers));
+        }
+        Ok(())
+    }
+
+    fn place_of(&self, node: NodeId, set: SetIndex) -> Place {
+        match self.program.graph.shape(node) {
+            Some(_) => Place::Rows(set),
+            None => Place::Local(Some(set)),
+        }
+    }
+
+    /// The buffer of a tensor as the rows of `set` see it.
+    pub(super) fn buffer(&mut self, node: NodeId, set: Option<SetIndex>) -> Result<BufferIndex, DeviceError> {
+        let key = if self.facts.per_node(node) { set } else { None };
+        if let Some(&known) = self.index.get(&(node, key)) {
+            return Ok(known);
+        }
+        let graph = &self.program.graph;
+        let fixed = graph.shape(node).is_some();
+        let place = match (&graph.node(node).kind, key) {
+            (NodeKind::State(state), Some(set)) => Place::State(*state, set),
+            (NodeKind::Input(input), key) => Place::Input { input: *input, per_node: key.is_some() },
+            (NodeKind::Param(param), _) => self.weight_place(*param)?,
+            (_, Some(set)) if self.units.set_of[node.index()] == Some(set) => self.place_of(node, set),
+            (_, None) if fixed => Place::Uniform,
+            (_, None) => Place::Local(None),
+            _ => return Err(self.unsupported(node, "its rows were not gathered for a reader")),
+        };
+        self.new_buffer(node, key, place)
+    }
+
+    fn new_buffer(
+        &mut self,
+        node: NodeId,
+        key: Option<SetIndex>,
+        place: Place,
+    ) -> Result<BufferIndex, DeviceError> {
+        let elements = match self.program.graph.shape(node) {
+            Some(shape) => shape
+                .iter()
+                .try_fold(1usize, |product, &n| product.checked_mul(n))
+                .filter(|&n| n <= u32::MAX as usize)
+                .ok_or_else(|| self.unsupported(node, "it has more elements than memory can hold"))?,
+            None => 0,
+        };
+        self.program.buffers.push(Buffer { node, place, elements, life: (usize::MAX, 0) });
+        self.index.insert((node, key), self.program.buffers.len() - 1);
+        Ok(self.program.buffers.len() - 1)
+    }
+
+    /// A buffer whose rows can be copied word by word: a weight is decoded.
+    pub(super) fn readable(
+        &mut self,
+        node: NodeId,
+        set: Option<SetIndex>,
+    ) -> Result<BufferIndex, DeviceError> {
+        let buffer = self.buffer(node, set)?;
+        if let Place::Weight(param) = self.program.buffers[buffer].place {
+            let place = self.decoded(param)?;
+            // Readers compiled before read the weight as it is stored; those that come get the copy.
+            return self.new_buffer(node, None, place);
+        }
+        Ok(buffer)
+    }
+
+    fn weight_place(&mut self, param: ParamId) -> Result<Place, DeviceError> {
+        let tensor = &self.program.weights[param.index()];
+        let in_place = match tensor.format() {
+            StoredFormat::F32 => tensor.as_f32().is_some(),
+            StoredFormat::F16 | StoredFormat::BF16 => true,
+            _ => false,
+        };
+        let float = self.program.graph.params()[param.index()].element == fiddlehead_graph::Element::F32;
+        if in_place && float { Ok(Place::Weight(param)) } else { self.decoded(param) }
+    }
+
+    fn decoded(&mut self, param: ParamId) -> Result<Place, DeviceError> {
+        let tensor = &self.program.weights[param.index()];
+        let declared = &self.program.graph.params()[param.index()];
+        let values = tensor
+            .to_f32()
+            .map_err(|error| DeviceError::Weight { name: declared.name.clone(), why: error.to_string() })?;
+        let mut words = Words::zeroed(values.len());
+        for (word, value) in words.as_mut_slice().iter_mut().zip(values) {
+            *word = match declared.element {
+                fiddlehead_graph::Element::F32 => value.to_bits(),
+                _ => value as i32 as u32,
+            };
+        }
+        self.program.constants.push(words);
+        Ok(Place::Constant(self.program.constants.len() - 1))
+    }
+
+    fn layout(&self, buffer: BufferIndex) -> SourceLayout {
+        let Buffer { node, place, .. } = self.program.buffers[buffer];
+        let format = match place {
+            Place::Weight(param) => match self.program.weights[param.index()].format() {
+                StoredFormat::F16 => Format::F16,
+                StoredFormat::BF16 => Format::Bf16,
+                _ => Format::Words,
+            },
+            _ => Format::Words,
+        };
+        let strides = match self.program.graph.shape(node) {
+            Some(shape) => Strides::Fixed(row_major_strides(&shape)),
+            None => Strides::Local,
+        };
+        let per_node = match place {
+            Place::Rows(_) | Place::State(..) | Place::Local(Some(_)) => true,
+            Place::Input { per_node, .. } => per_node,
+            _ => false,
+        };
+        SourceLayout { slot: buffer, format, strides, per_node }
+    }
+
+    /// Computes the nodes that depend on weights and literals alone.
+    fn constants(&mut self) -> Result<(), DeviceError> {
+        let graph = self.program.graph.clone();
+        for node in graph.node_ids() {
+            let constant = self.facts.variance[node.index()] == Variance::Constant;
+            if !constant || self.facts.demand[node.index()].is_none() || state_of(&graph, node).is_some() {
+                continue;
+            }
+            match &graph.node(node).kind {
+                NodeKind::Constant(constant) => {
+                    let mut words = Words::zeroed(constant.values.len());
+                    let bits = constant.values.iter().map(|value| value.to_bits());
+                    words.as_mut_slice().iter_mut().zip(bits).for_each(|(word, bits)| *word = bits);
+                    self.add_constant(node, words)?;
+                }
+                NodeKind::Compute(_) | NodeKind::Top { .. } if graph.shape(node).is_some() => {
+                    let words = self.evaluate(node)?;
+                    self.add_constant(node, words)?;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn add_constant(&mut self, node: NodeId, words: Words) -> Result<(), DeviceError> {
+        self.program.constants.push(words);
+        self.new_buffer(node, None, Place::Constant(self.program.constants.len() - 1)).map(|_| ())
+    }
+
+    fn evaluate(&mut self, node: NodeId) -> Result<Words, DeviceError> {
+        let program = self.compile(node, node, None)?;
+        // The compiled program's own buffer becomes the constant's.
+        self.index.remove(&(node, None));
+        let mut words = Words::zeroed(self.program.buffers[program.to].elements);
+        let mut slots = Vec::with_capacity(self.program.buffers.len());
+        for (index, buffer) in self.program.buffers.iter().enumerate() {
+            slots.push(match buffer.place {
+                // SAFETY: the words are exclusive to this evaluation and hold the node's elements.
+                _ if index == program.to => unsafe {
+                    Slot::words(words.as_mut_ptr(), words.len(), words.len())
+                },
+                Place::Constant(place) => {
+                    let constant = &self.program.constants[place];
+                    // SAFETY: a program only reads the slots of its sources.
+                    unsafe { Slot::words(constant.as_ptr().cast_mut(), constant.len(), constant.len()) }
+                }
+                Place::Weight(param) => weight_slot(&self.program.weights[param.index()]),
+                _ => Slot::EMPTY,
+            });
+        }
+        let frame = Frame { slots: &slots, here: &[0], histories: &NoHistories };
+        let result = program.code.run(&frame, 0..1, None, &mut Scratch::default());
+        drop(slots);
+        result.map_err(|trap| super::run::trap_error(&self.program.graph, &trap))?;
+        self.program.buffers[program.to].elements = 0;
+        Ok(words)
+    }
+}
+
+/// A weight as programs read it.
+pub(super) fn weight_slot(tensor: &Tensor) -> Slot<'_> {
+    match tensor.as_f32() {
+        Some(values) => Slot::shared(values, values.len()),
+        None => Slot::bytes(tensor.bytes()),
+    }
+}
+
+/// Rows of a set, for reports.
+pub(super) fn describe_set(set: RowSet) -> String {
+    match set {
+        RowSet::All => "every row".into(),
+        RowSet::Wanting(outputs) => format!("rows wanting outputs {outputs:#b}"),
+    }
+}

@@ -1,0 +1,313 @@
+//! Contractions of rows with a stored weight.
+
+use fiddlehead_graph::queries::{Contraction, StridedAxis};
+use fiddlehead_graph::{Element, Expr, Graph, NodeId};
+use fiddlehead_plan::{DeviceError, StepReport};
+use fiddlehead_storage::Format as StoredFormat;
+
+use super::extend::Extension;
+use super::forms::for_each_point;
+use super::{Served, operand_node};
+use crate::executor::lower::Lowering;
+use crate::executor::program::{BufferIndex, Place, Program};
+use crate::executor::run::Run;
+use crate::executor::unit::{SetIndex, Work};
+use crate::executor::view::View;
+use crate::features::Isa;
+use crate::kernels::contraction::{ContractionScratch, columns_per_task, contract};
+use crate::kernels::views::{ActivationRows, OutputRows, ViewError, WeightFormat, WeightView};
+use std::ops::Range;
+
+/// One matrix product of a contraction: `result[output + n] = Σ_k activation[input + k] · weight[row + n * step, column + k]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Product {
+    input: usize,
+    output: usize,
+    row: usize,
+}
+
+/// A contraction that the row kernel serves.
+#[derive(Clone, Debug)]
+pub(in crate::executor) struct ContractSite {
+    pub node: NodeId,
+    pub activation: NodeId,
+    pub weight: NodeId,
+    products: Vec<Product>,
+    /// Rows of the weight in a product, and from one to the next.
+    count: usize,
+    row_step: usize,
+    row_length: usize,
+    column: usize,
+    columns: usize,
+    scale: Option<f32>,
+}
+
+/// More products than this for one forest node are left to the general kernel, whose loops cost less than as many calls.
+const MOST_PRODUCTS: usize = 64;
+
+impl ContractSite {
+    pub(super) fn new(
+        graph: &Graph,
+        site: &Contraction,
+        extension: &mut Extension,
+    ) -> Result<ContractSite, String> {
+        let view = site.as_rows_times_weight(graph).map_err(|refusal| refusal.to_string())?;
+        if site.guard.is_some() {
+            return Err("the row kernel takes no guard".into());
+        }
+        if view.group.is_some() {
+            return Err("the row kernel takes no part chosen by data".into());
+        }
+        let scale = match &site.scale {
+            None => None,
+            Some(Expr::Float(value)) => Some(*value as f32),
+            Some(_) => return Err("the row kernel takes only a literal factor".into()),
+        };
+        if graph.node(view.weight).element != Element::F32 || graph.node(site.node).element != Element::F32 {
+            return Err("the row kernel takes floats".into());
+        }
+        let outer: Vec<StridedAxis> = view.activation_rows.clone();
+        let is_outer = |axis: usize| outer.iter().any(|other| other.axis == axis);
+        let mut inner = view.clone();
+        inner.rows.retain(|axis| !is_outer(axis.axis));
+        let (row, row_step, count) = inner.single_run().ok_or("the weight's rows follow no single step")?;
+        let mut stride = 1;
+        for axis in inner.rows.iter().rev() {
+            if axis.extent != 1 && view.result_strides[axis.axis] != stride {
+                return Err("the result is not contiguous along the weight's rows".into());
+            }
+            stride *= axis.extent;
+        }
+        let walked = |axis: usize| is_outer(axis) || inner.rows.iter().any(|other| other.axis == axis);
+        if (0..view.result_strides.len()).any(|axis| site.axes[axis].extent != 1 && !walked(axis)) {
+            return Err("the result repeats along an axis".into());
+        }
+        let extents: Vec<usize> = outer.iter().map(|axis| axis.extent).collect();
+        if extents.iter().product::<usize>() > MOST_PRODUCTS {
+            return Err(format!("more than {MOST_PRODUCTS} products for one node"));
+        }
+        let mut products = Vec::new();
+        for_each_point(&extents, |point| {
+            let mut product = Product { input: view.activation_offset, output: 0, row };
+            for (axis, &value) in outer.iter().zip(point) {
+                product.input += value * axis.stride;
+                product.output += value * view.result_strides[axis.axis];
+                let rows = view.rows.iter().find(|other| other.axis == axis.axis);
+                product.row += value * rows.map_or(0, |rows| rows.stride);
+            }
+            products.push(product);
+        });
+        Ok(ContractSite {
+            node: site.node,
+            activation: operand_node(graph, &view.activation.source, site.node, extension)?,
+            weight: view.weight,
+            products,
+            count,
+            row_step: if count > 1 { row_step } else { 1 },
+            row_length: view.weight_row_length,
+            column: view.column_offset,
+            columns: view.columns,
+            scale,
+        })
+    }
+}
+
+/// A contraction with its buffers.
+#[derive(Debug)]
+struct Item {
+    site: ContractSite,
+    set: Option<SetIndex>,
+    activation: BufferIndex,
+    weight: BufferIndex,
+    output: BufferIndex,
+}
+
+/// Contractions that share a launch.
+#[derive(Debug)]
+pub(in crate::executor) struct ContractStep {
+    items: Vec<Item>,
+}
+
+pub(super) fn lower(lowering: &mut Lowering<'_>, units: &[usize]) -> Result<ContractStep, DeviceError> {
+    let mut items = Vec::new();
+    for &unit in units {
+        let Work::Served(index) = lowering.units.units[unit].work else { continue };
+        let Served::Contract(site) = lowering.found.served[index.0].clone();
+        let set = lowering.units.units[unit].set;
+        items.push(Item {
+            activation: lowering.buffer(site.activation, set)?,
+            weight: lowering.buffer(site.weight, set)?,
+            output: lowering.buffer(site.node, set)?,
+            set,
+            site,
+        });
+    }
+    Ok(ContractStep { items })
+}
+
+/// Some columns of one product: a thread's task.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::executor) struct ContractTask {
+    item: usize,
+    product: usize,
+    columns: (usize, usize),
+}
+
+/// Multiplications below which a launch is done by the calling thread.
+const WORTH_SPLITTING: usize = 48 * 1024;
+
+pub(in crate::executor) fn run(
+    run: &mut Run<'_>,
+    step: &ContractStep,
+    row: Option<usize>,
+) -> Result<(), ViewError> {
+    let threads = run.pool.threads();
+    let mut tasks = std::mem::take(run.tasks);
+    tasks.clear();
+    let rows_of = |item: &Item| match (item.set, row) {
+        (None, _) => 0..1,
+        (Some(_), Some(row)) => row..row + 1,
+        (Some(set), None) => 0..run.batch.sets[set.0].nodes.len(),
+    };
+    let work =
+        |item: &Item| rows_of(item).len() * item.site.products.len() * item.site.count * item.site.columns;
+    let alone = threads == 1 || step.items.iter().map(work).sum::<usize>() < WORTH_SPLITTING;
+    for (index, item) in step.items.iter().enumerate() {
+        let rows = rows_of(item).len();
+        if rows == 0 {
+            continue;
+        }
+        for product in 0..item.site.products.len() {
+            let grain = match alone {
+                true => item.site.count,
+                false => {
+                    let view = run.view();
+                    columns_per_task(&weight_view(&view, item, item.site.products[product])?, rows, threads)
+                }
+            };
+            for start in (0..item.site.count).step_by(grain.max(1)) {
+                let columns = (start, item.site.count.min(start + grain));
+                tasks.push(ContractTask { item: index, product, columns });
+            }
+        }
+    }
+    let view = run.view();
+    let (isa, scratches) = (run.isa, run.threads);
+    let failure = std::sync::Mutex::new(None);
+    let one = |task: &ContractTask, thread: usize| {
+        // SAFETY: the pool runs no two tasks at once with one thread index, and outside a region there is one thread.
+        let scratch = unsafe { scratches.get(thread) };
+        let item = &step.items[task.item];
+        if let Err(error) = columns(&view, isa, item, *task, rows_of(item), &mut scratch.contraction) {
+            failure.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).get_or_insert(error);
+        }
+    };
+    if alone || tasks.len() == 1 {
+        tasks.iter().for_each(|task| one(task, 0));
+    } else {
+        run.pool.run(tasks.len(), |task, thread| one(&tasks[task], thread));
+    }
+    *run.tasks = tasks;
+    match failure.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()) {
+        Some(error) => Err(error),
+        None => Ok(()),
+    }
+}
+
+/// The weight's rows of a product as the kernel sees them.
+fn weight_view<'a>(view: &View<'a>, item: &Item, product: Product) -> Result<WeightView<'a>, ViewError> {
+    let site = &item.site;
+    let (format, bytes): (WeightFormat, &'a [u8]) = match view.program.buffers[item.weight].place {
+        Place::Weight(param) => {
+            let tensor = &view.program.weights[param.index()];
+            let format = match tensor.format() {
+                StoredFormat::F16 => WeightFormat::F16,
+                StoredFormat::BF16 => WeightFormat::Bf16,
+                _ => WeightFormat::F32,
+            };
+            (format, tensor.bytes())
+        }
+        _ => {
+            let words = view.words(item.weight, 0);
+            // SAFETY: any word may be read as four bytes; the length in bytes is that of the same memory.
+            let bytes = unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), size_of_val(words)) };
+            (WeightFormat::F32, bytes)
+        }
+    };
+    let start = (product.row * site.row_length + site.column) * format.bytes();
+    let stride = site.row_step * site.row_length * format.bytes();
+    WeightView::new(format, bytes.get(start..).unwrap_or_default(), site.count, site.columns, stride)
+}
+
+fn columns(
+    view: &View<'_>,
+    isa: Isa,
+    item: &Item,
+    task: ContractTask,
+    rows: Range<usize>,
+    scratch: &mut ContractionScratch,
+) -> Result<(), ViewError> {
+    let site = &item.site;
+    let product = site.products[task.product];
+    let weight = weight_view(view, item, product)?;
+    let stride = |buffer: BufferIndex| view.program.buffers[buffer].elements;
+    // A shared activation under rows of its own cannot be: the site would be shared too.
+    let (input, output) = (stride(item.activation), stride(item.output));
+    let length = (rows.len() - 1) * input + site.columns;
+    let start = view.row(item.activation, rows.start).wrapping_add(product.input);
+    // SAFETY: rows of a tensor lie `input` words apart; the last one read holds the site's columns from its offset on.
+    let values = unsafe { std::slice::from_raw_parts(start.cast_const().cast::<f32>(), length) };
+    let activations = ActivationRows::new(values, rows.len(), site.columns, input)?;
+    let range = task.columns.0..task.columns.1;
+    let start = view.row(item.output, rows.start).wrapping_add(product.output + range.start);
+    for row in 0..rows.len() {
+        debug_assert!(product.output + site.count <= output, "row {row} of the result");
+    }
+    let length = (rows.len() - 1) * output + range.len();
+    // SAFETY: as above; tasks of a launch write disjoint columns, and nobody reads the result in this step. The slice
+    // covers other tasks' columns between its rows, which the kernel does not touch.
+    let results = unsafe { std::slice::from_raw_parts_mut(start.cast::<f32>(), length) };
+    let mut results = OutputRows::new(results, rows.len(), range.len(), output.max(range.len()))?;
+    contract(isa, &weight, &activations, range.clone(), &mut results, scratch);
+    if let Some(scale) = site.scale {
+        for row in 0..rows.len() {
+            for column in 0..range.len() {
+                // SAFETY: the elements that this task has just written.
+                unsafe { *start.cast::<f32>().wrapping_add(row * output + column) *= scale };
+            }
+        }
+    }
+    Ok(())
+}
+
+impl ContractStep {
+    /// What it is, for people.
+    pub(in crate::executor) fn reports(&self, program: &Program, rows: usize) -> Vec<StepReport> {
+        let merged = self.items.len();
+        let report = |item: &Item| {
+            let site = &item.site;
+            let bytes = match program.buffers[item.weight].place {
+                Place::Weight(param) => program.weights[param.index()].format().block_bytes(),
+                _ => 4,
+            };
+            let (products, work) = (site.products.len(), site.count * site.columns);
+            let rows = if item.set.is_some() { rows } else { 1 };
+            StepReport {
+                family: "contraction".into(),
+                nodes: vec![program.graph.node(site.node).origin.name.clone()],
+                candidate: "rows".into(),
+                detail: format!(
+                    "{products} × [{}, {}], {} bytes of weight, {merged} in one launch",
+                    site.count,
+                    site.columns,
+                    products * work * bytes
+                ),
+                microseconds: crate::executor::explain::contraction_microseconds(
+                    products * work * bytes,
+                    products * work * rows,
+                ),
+            }
+        };
+        self.items.iter().map(report).collect()
+    }
+}

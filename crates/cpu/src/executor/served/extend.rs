@@ -1,0 +1,64 @@
+//! A graph with nodes added at its end, every node of it keeping its place.
+
+use fiddlehead_graph::builder::GraphBuilder;
+use fiddlehead_graph::{Compute, Element, Graph, NodeId, NodeKind, Origin};
+use fiddlehead_plan::DeviceError;
+
+/// Nodes to add.
+#[derive(Debug, Default)]
+pub(super) struct Extension {
+    first: u32,
+    nodes: Vec<(Compute, Element, Origin)>,
+}
+
+impl Extension {
+    pub(super) fn new(graph: &Graph) -> Extension {
+        Extension { first: graph.nodes().len() as u32, nodes: Vec::new() }
+    }
+
+    /// Adds a tensor that `reader` reads or is, with its element and origin; the same tensor is added once.
+    pub(super) fn add(&mut self, graph: &Graph, reader: NodeId, compute: &Compute) -> NodeId {
+        let known = self.nodes.iter().position(|(other, ..)| other == compute);
+        let place = known.unwrap_or_else(|| {
+            let node = graph.node(reader);
+            self.nodes.push((compute.clone(), node.element, node.origin.clone()));
+            self.nodes.len() - 1
+        });
+        NodeId(self.first + place as u32)
+    }
+
+    /// The extended graph.
+    pub(super) fn seal(self, graph: &Graph) -> Result<Graph, DeviceError> {
+        if self.nodes.is_empty() {
+            return Ok(graph.clone());
+        }
+        let mut builder = GraphBuilder::new(graph.name());
+        for node in graph.nodes() {
+            match &node.kind {
+                NodeKind::Input(input) => builder.input(graph.inputs()[input.index()].clone()),
+                NodeKind::Param(param) => builder.param(graph.params()[param.index()].clone()),
+                NodeKind::State(state) => {
+                    let state = &graph.states()[state.index()];
+                    builder.state(state.key.clone(), state.shape.clone(), state.element, state.initial).1
+                }
+                kind => builder.node(kind.clone(), node.element, node.origin.clone()),
+            };
+        }
+        for history in graph.histories() {
+            builder.history(history.key.clone(), history.row);
+        }
+        for (index, state) in graph.states().iter().enumerate() {
+            builder.assign(fiddlehead_graph::StateId(index as u32), state.next);
+        }
+        for (compute, element, origin) in self.nodes {
+            builder.compute(compute, element, origin);
+        }
+        for output in graph.outputs() {
+            builder.output(output.name.clone(), output.node);
+        }
+        builder.seal().map_err(|error| DeviceError::Unsupported {
+            what: format!("`{}`", graph.name()),
+            why: format!("its graph with the operands of its sites is not valid: {error}"),
+        })
+    }
+}
