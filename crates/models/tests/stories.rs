@@ -1,49 +1,22 @@
 //! The stories model's program, lowered and read by the oracle, against logits of another implementation.
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+mod common;
 
-use fiddlehead_checkpoint::Checkpoint;
+use common::{array, folder, load, worst};
 use fiddlehead_forest::{Forest, SessionId};
-use fiddlehead_graph::ModelGraph;
-use fiddlehead_graph::lower::lower_model;
-use fiddlehead_graph::rewrite::optimise;
-use fiddlehead_models::{bind, fit};
-use fiddlehead_oracle::{Array, Oracle, OracleSessions, Weight, Weights};
+use fiddlehead_oracle::{Array, Oracle, OracleSessions};
 
 /// Positions compared; the golden file has 64. The oracle is slow by design.
 const POSITIONS: usize = 8;
-
-fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/stories-11m")
-}
-
-fn load() -> (ModelGraph, Weights) {
-    let checkpoint = Checkpoint::open(folder()).unwrap();
-    let bound = bind(&checkpoint).unwrap();
-    let program =
-        fiddlehead_lang::compile("qwen3_5.fh", bound.architecture.program).unwrap_or_else(|errors| {
-            panic!("{}", errors.items.iter().map(|item| item.message.clone()).collect::<Vec<_>>().join("\n"))
-        });
-    let model = lower_model(&program, bound.architecture.name, &bound.bindings).unwrap();
-    let model = ModelGraph { name: model.name, steps: model.steps.iter().map(optimise).collect() };
-    let weights = fit(&bound, &model)
-        .unwrap()
-        .into_iter()
-        .map(|(name, tensor)| (name, Weight::Float(Arc::from(tensor.to_f32().unwrap()))))
-        .collect();
-    (model, weights)
-}
+const STORIES: &str = "stories-11m";
 
 fn golden_logits(name: &str) -> (Vec<f32>, usize) {
-    let mut archive = npyz::npz::NpzArchive::open(folder().join("golden_logits.npz")).unwrap();
-    let array = archive.by_name(name).unwrap().unwrap();
-    let width = array.shape()[1] as usize;
-    (array.into_vec().unwrap(), width)
+    let (values, shape) = array(&folder(STORIES).join("golden_logits.npz"), name);
+    (values, shape[1])
 }
 
 fn golden_tokens(prompt: usize) -> Vec<u32> {
-    let text = std::fs::read_to_string(folder().join("golden.json")).unwrap();
+    let text = std::fs::read_to_string(folder(STORIES).join("golden.json")).unwrap();
     let golden: serde_json::Value = serde_json::from_str(&text).unwrap();
     ["prompt_tokens", "greedy_tokens"]
         .iter()
@@ -52,19 +25,13 @@ fn golden_tokens(prompt: usize) -> Vec<u32> {
         .collect()
 }
 
-fn worst(found: &[f64], wanted: &[f32]) -> (f64, f64) {
-    let error = found.iter().zip(wanted).map(|(a, b)| (a - f64::from(*b)).abs()).fold(0.0, f64::max);
-    let scale = wanted.iter().map(|b| f64::from(b.abs())).fold(0.0, f64::max);
-    (error, scale)
-}
-
 fn arg_max(values: &[f64]) -> usize {
     (0..values.len()).rev().max_by(|&a, &b| values[a].total_cmp(&values[b])).unwrap()
 }
 
 #[test]
 fn the_program_means_what_the_reference_implementation_computes() {
-    let (model, weights) = load();
+    let (model, weights) = load(&folder(STORIES));
     assert_eq!(model.steps.iter().map(|step| step.name()).collect::<Vec<_>>(), ["main", "mtp"]);
     let main = Oracle::<f64>::new(model.step("main").unwrap(), &weights).unwrap();
     let mtp = Oracle::<f64>::new(model.step("mtp").unwrap(), &weights).unwrap();

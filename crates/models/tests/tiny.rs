@@ -1,0 +1,37 @@
+//! Tiny random checkpoints of each architecture, by the oracle, against another implementation's logits.
+
+mod common;
+
+use common::{array, folder, load, worst};
+use fiddlehead_forest::{Forest, SessionId};
+use fiddlehead_oracle::{Array, Oracle, OracleSessions};
+
+fn agrees(name: &str) {
+    let folder = folder("tiny").join(name);
+    let (model, weights) = load(&folder);
+    let oracle = Oracle::<f64>::new(model.step("main").unwrap(), &weights).unwrap();
+    let golden = folder.join("golden.npz");
+    let (tokens, shape) = array::<i32>(&golden, "tokens");
+    let (positions, _) = array::<i64>(&golden, "positions");
+    let (logits, _) = array::<f32>(&golden, "logits");
+    let (rows, length) = (shape[0], shape[1]);
+    let vocabulary = logits.len() / rows / positions.len();
+    for row in 0..rows {
+        let ids: Vec<u32> = tokens[row * length..][..length].iter().map(|&token| token as u32).collect();
+        let at: Vec<i32> = (0..length as i32).collect();
+        let forest = Forest::single_chain(SessionId(0), 0, length).unwrap();
+        let inputs = [Array::ids(&ids), Array::ints(&at)];
+        let run = oracle.run(&forest, &inputs, &OracleSessions::default()).unwrap();
+        for (place, &position) in positions.iter().enumerate() {
+            let found = run.output(position as usize, 0).unwrap().to_f64s();
+            let wanted = &logits[(row * positions.len() + place) * vocabulary..][..vocabulary];
+            let (error, scale) = worst(&found, wanted);
+            assert!(error <= 1e-3 * scale, "{name}, row {row}, position {position}: {error} of {scale}");
+        }
+    }
+}
+
+#[test]
+fn qwen3_5() {
+    agrees("qwen3_5");
+}
