@@ -15,6 +15,8 @@ pub(crate) struct Name {
 pub(crate) struct File {
     pub functions: Vec<Function>,
     pub models: Vec<Model>,
+    /// Names of functions and models that could not be parsed; what is wrong with them was reported.
+    pub broken: Vec<Name>,
 }
 
 #[derive(Clone, Debug, PartialEq)]

@@ -48,6 +48,28 @@ pub enum Rule {
 }
 
 impl Rule {
+    /// Every rule.
+    pub const ALL: [Rule; 18] = [
+        Rule::Token,
+        Rule::Syntax,
+        Rule::Depth,
+        Rule::UnknownName,
+        Rule::DuplicateName,
+        Rule::TypeMismatch,
+        Rule::ShapeMismatch,
+        Rule::Size,
+        Rule::ArgumentCount,
+        Rule::Index,
+        Rule::Ragged,
+        Rule::Step,
+        Rule::State,
+        Rule::Scan,
+        Rule::Model,
+        Rule::Layer,
+        Rule::Static,
+        Rule::Recursion,
+    ];
+
     /// A short name, for tests and searches.
     pub fn name(self) -> &'static str {
         match self {

@@ -18,6 +18,7 @@ mod ast;
 mod check;
 pub mod diagnostic;
 pub mod dump;
+pub mod examples;
 pub mod hir;
 mod lexer;
 mod parser;

@@ -97,6 +97,15 @@ fn f() -> f23 = 1.0;",
 }
 
 #[test]
+fn a_broken_function_is_still_known() {
+    check(
+        "fn f(x: f32) -> f32 = x +;
+fn g(x: f32) -> f32 = f(x);",
+        &["1:26 syntax: expected an expression, found `;`"],
+    );
+}
+
+#[test]
 fn names() {
     check(
         "fn f[N](x: f32[N]) -> f32 = sum[i in M] x[i];
@@ -262,7 +271,7 @@ fn ragged_arrays() {
         ],
     );
     check(&with("each[t in T] s[t]"), &["1:84 ragged: 1 of 2 indices of an array with a dependent range"]);
-    check(&with("s + s"), &["1:70 ragged: an array with a dependent range cannot be an operand"]);
+    check(&with("s + s"), &["1:71 ragged: an array with a dependent range cannot be an operand"]);
 }
 
 #[test]

@@ -31,6 +31,9 @@ impl<'a> Checker<'a> {
             }
             self.collect_model(model);
         }
+        for name in &file.broken {
+            self.top.insert(name.text.clone(), (Global::Broken, name.span));
+        }
         for function in &file.functions {
             self.declare_function(function, None);
         }

@@ -57,6 +57,15 @@ impl Parser<'_> {
             self.advance();
         }
         let name = self.name("a function")?;
+        self.rest_of_function(name.clone(), role, before).inspect_err(|_| self.broken.push(name))
+    }
+
+    fn rest_of_function(
+        &mut self,
+        name: Name,
+        role: ast::FunctionRole,
+        before: usize,
+    ) -> Parsed<ast::Function> {
         let sizes = if self.eat_sign("[") {
             self.list("]", "a size parameter", |p| p.name("a size parameter"))?
         } else {

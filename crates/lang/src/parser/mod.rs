@@ -30,8 +30,9 @@ pub(crate) const RESERVED: &[&str] = &[
 /// The tree of a text and what was wrong with it. Functions with mistakes have the body [`ast::ExprKind::Error`].
 pub(crate) fn parse(text: &str) -> (ast::File, Vec<Diagnostic>) {
     let (tokens, diagnostics) = lexer::tokens(text);
-    let mut parser = Parser { text, tokens, at: 0, depth: 0, diagnostics, deep: false };
-    let file = parser.file();
+    let mut parser = Parser { text, tokens, at: 0, depth: 0, diagnostics, deep: false, broken: Vec::new() };
+    let mut file = parser.file();
+    file.broken = std::mem::take(&mut parser.broken);
     (file, parser.diagnostics)
 }
 
@@ -43,6 +44,8 @@ struct Parser<'a> {
     diagnostics: Vec<Diagnostic>,
     /// The nesting limit was passed and reported.
     deep: bool,
+    /// Names of items that could not be parsed.
+    broken: Vec<ast::Name>,
 }
 
 impl<'a> Parser<'a> {
