@@ -8,7 +8,7 @@
 //! Lost: decoding blocks first with AVX-512 (16 rows 45 µs instead of 38, 512 rows equal; `docs/performance/cpu-kernels.md`).
 
 use super::dot::{Element, accumulate, tile_rows};
-use super::parallel::{PerThread, by_columns};
+use super::parallel::PerThread;
 use super::vector::{Kernel, Vector};
 use super::views::{ActivationRows, OutputRows, WeightFormat, WeightView};
 use crate::features::Isa;
@@ -67,14 +67,46 @@ pub fn contract_parallel(
     output: &mut OutputRows<'_>,
     scratches: &mut [ContractionScratch],
 ) {
+    contract_merged(pool, isa, activations, &mut [(*weight, output)], scratches);
+}
+
+/// Several weights against the same activations in one parallel region (gate and up; q, k and v), each with its own output and
+/// format. The bits are those of separate calls.
+///
+/// # Panics
+/// As [`contract_parallel`].
+pub fn contract_merged(
+    pool: &Pool,
+    isa: Isa,
+    activations: &ActivationRows<'_>,
+    parts: &mut [(WeightView<'_>, &mut OutputRows<'_>)],
+    scratches: &mut [ContractionScratch],
+) {
     assert!(scratches.len() >= pool.threads(), "one scratch for each thread");
-    assert_eq!((output.rows(), output.columns()), (activations.rows, weight.rows), "the output's shape");
+    for (weight, output) in parts.iter() {
+        assert_eq!((output.rows(), output.columns()), (activations.rows, weight.rows), "the output's shape");
+    }
     let scratches = PerThread::new(scratches);
-    let grain = columns_per_task(weight, activations.rows, pool.threads());
-    by_columns(pool, output, grain, |columns, part, thread| {
-        // SAFETY: the pool never runs two tasks at once with the same thread index.
-        let scratch = unsafe { scratches.get(thread) };
-        contract(isa, weight, activations, columns, part, scratch);
+    let parts = &*parts;
+    let grain = |weight: &WeightView<'_>| columns_per_task(weight, activations.rows, pool.threads());
+    let tasks = parts.iter().map(|(weight, _)| weight.rows.div_ceil(grain(weight))).sum();
+    pool.run(tasks, |task, thread| {
+        let mut task = task;
+        for (weight, output) in parts {
+            let grain = grain(weight);
+            let own = weight.rows.div_ceil(grain);
+            if task >= own {
+                task -= own;
+                continue;
+            }
+            let columns = task * grain..weight.rows.min((task + 1) * grain);
+            // SAFETY: tasks have different outputs or disjoint columns of one, and the borrow of all is exclusive.
+            let mut output = unsafe { output.alias() };
+            let mut part = output.part(0..activations.rows, columns.clone());
+            // SAFETY: the pool never runs two tasks at once with the same thread index.
+            let scratch = unsafe { scratches.get(thread) };
+            return contract(isa, weight, activations, columns, &mut part, scratch);
+        }
     });
 }
 
@@ -88,7 +120,7 @@ pub fn columns_per_task(weight: &WeightView<'_>, rows: usize, threads: usize) ->
     let row_work = row_bytes.max(weight.columns * rows / 8);
     let enough = (128 * 1024usize).div_ceil(row_work).next_multiple_of(8);
     let even = weight.rows.div_ceil(threads * 4).next_multiple_of(8);
-    enough.min(weight.rows.div_ceil(threads).next_multiple_of(8)).max(even.min(256))
+    enough.min(weight.rows.div_ceil(threads).next_multiple_of(8)).max(even.min(256)).max(1)
 }
 
 struct Contract<'a, 'b> {
