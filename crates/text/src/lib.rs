@@ -7,6 +7,16 @@
 //! What must never live here: files (`checkpoint` reads them), devices, sampling, HTTP.
 //!
 //! Start reading at [`Tokenizer`], then `specials.rs`, which explains how literal text is kept literal.
+//!
+//! ```
+//! use fiddlehead_text::{ChatRequest, ChatTemplate};
+//!
+//! let source = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<answer>{% endif %}";
+//! let template = ChatTemplate::new(source, None, None)?;
+//! let request = ChatRequest::new(vec![ChatRequest::message("user", "Hello")]);
+//! assert_eq!(template.render(&request)?, "<user>Hello<answer>");
+//! # Ok::<(), fiddlehead_text::TextError>(())
+//! ```
 
 mod decoder;
 mod detokenizer;

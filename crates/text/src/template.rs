@@ -1,10 +1,11 @@
 //! Chat templates: Jinja as Hugging Face's models write it.
 //!
-//! The engine is `minijinja`; `functions` adds what templates expect beyond it, `python` makes values look as Python
-//! writes them, `date` tells the time.
+//! The engine is `minijinja`; `functions` adds what templates expect beyond it, `python` and `json` make values look
+//! as Python writes them, `date` tells the time.
 
 mod date;
 mod functions;
+mod json;
 mod python;
 
 use std::borrow::Cow;
@@ -20,8 +21,12 @@ use crate::request::is_keyword;
 use crate::{ChatRequest, TextError};
 
 /// The most work a rendering may take: instructions, plus one for each 64 bytes made. Long conversations take tens of
-/// thousands; a template that does not end is stopped after about a second and some hundred megabytes.
-const FUEL: u64 = 5_000_000;
+/// thousands; a template that does not end is stopped after half a second or so and about a hundred megabytes.
+const FUEL: u64 = 2_000_000;
+
+/// The stack of a rendering, in bytes of address space. The engine frees nested values recursively, and this much fuel can
+/// nest some hundred thousand: the stack holds them all.
+const STACK: usize = 256 << 20;
 
 /// The name of the only template, or of the one to take when nothing else is said.
 const DEFAULT: &str = "default";
@@ -33,6 +38,9 @@ const MARK: &str = "\u{0}mark";
 const NOW: &str = "\u{0}now";
 
 /// A model's chat template, or several by name.
+///
+/// A template comes with the model, so it is bounded but not distrusted: one made to do harm can still have the engine
+/// join lists without end. Do not build one from what a request says.
 pub struct ChatTemplate {
     environment: Environment<'static>,
     /// Names and sources, in the order of the file.
@@ -166,8 +174,8 @@ impl ChatTemplate {
         let tokens = self.tokens.iter().map(|(name, token)| (name.to_string(), Value::from(token.as_str())));
         // The later of two equal names wins: a request's variables replace no message and no token.
         let own = own.into_iter().map(|(name, value)| (name.to_owned(), value));
-        let context: Value = variables.chain(tokens).chain(own).collect();
-        template.render(context).map_err(render_error)
+        let context = Value::from_pairs(variables.chain(tokens).chain(own));
+        on_a_large_stack(|| template.render(context).map_err(render_error))
     }
 
     fn choose<'a>(&'a self, request: &'a ChatRequest) -> Result<&'a str, TextError> {
@@ -191,6 +199,15 @@ impl std::fmt::Debug for ChatTemplate {
     }
 }
 
+fn on_a_large_stack(render: impl FnOnce() -> Result<String, TextError> + Send) -> Result<String, TextError> {
+    let failed = |reason: &str| TextError::TemplateFailed { reason: reason.to_owned() };
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("chat template".to_owned()).stack_size(STACK);
+        let thread = thread.spawn_scoped(scope, render).map_err(|error| failed(&error.to_string()))?;
+        thread.join().unwrap_or_else(|_| Err(failed("the template engine gave up")))
+    })
+}
+
 /// JSON as the template sees it, with `marked` applied to every text and every field's name.
 fn value_of(json: &Json, marked: &dyn Fn(&str) -> Cow<'_, str>) -> Value {
     match json {
@@ -203,18 +220,12 @@ fn value_of(json: &Json, marked: &dyn Fn(&str) -> Cow<'_, str>) -> Value {
         },
         Json::String(text) => Value::from(marked(text).as_ref()),
         Json::Array(list) => list.iter().map(|value| value_of(value, marked)).collect(),
-        Json::Object(object) => object
-            .iter()
-            .map(|(name, value)| {
-                let keyword = is_keyword(name, value);
-                let value = if keyword {
-                    value_of(value, &|text| Cow::Borrowed(text))
-                } else {
-                    value_of(value, marked)
-                };
-                (marked(name).into_owned(), value)
-            })
-            .collect(),
+        Json::Object(object) => Value::from_pairs(object.iter().map(|(name, value)| {
+            let keyword = is_keyword(name, value);
+            let value =
+                if keyword { value_of(value, &|text| Cow::Borrowed(text)) } else { value_of(value, marked) };
+            (marked(name).into_owned(), value)
+        })),
     }
 }
 

@@ -7,6 +7,7 @@ use minijinja::value::Kwargs;
 use minijinja::{Environment, Error, ErrorKind, State, Value};
 use serde_json::Value as Json;
 
+use super::json::{JsonStyle, dump};
 use super::{MARK, NOW, date, python};
 
 /// A template's own refusal; travels as an error's source.
@@ -18,11 +19,11 @@ pub(super) fn add(environment: &mut Environment<'static>) {
     environment.add_function("raise_exception", raise_exception);
     environment.add_function("strftime_now", strftime_now);
     environment.add_filter("tojson", to_json);
-    environment.add_filter("string", |value: &Value| python::text(value));
+    environment.add_filter("string", python::text);
 }
 
-fn raise_exception(message: &Value) -> Result<Value, Error> {
-    let message = python::text(message);
+fn raise_exception(state: &State, message: &Value) -> Result<Value, Error> {
+    let message = python::text(state, message)?;
     Err(Error::new(ErrorKind::InvalidOperation, "the template raised").with_source(Raised(message)))
 }
 
@@ -35,7 +36,7 @@ fn strftime_now(state: &State, format: &str) -> Result<String, Error> {
 /// Python's `json.dumps` by its keywords; a first plain argument is `ensure_ascii` where it is a truth value, and the
 /// indent where it is a number.
 fn to_json(state: &State, value: &Value, first: Option<Value>, keywords: Kwargs) -> Result<Value, Error> {
-    let mut style = python::JsonStyle::default();
+    let mut style = JsonStyle::default();
     let first_is_flag = first.as_ref().is_some_and(|first| bool::try_from(first.clone()).is_ok());
     let ascii = keywords.get::<Option<Value>>("ensure_ascii")?.or(first.clone().filter(|_| first_is_flag));
     style.ensure_ascii = ascii.is_some_and(|ascii| ascii.is_true());
@@ -53,7 +54,7 @@ fn to_json(state: &State, value: &Value, first: Option<Value>, keywords: Kwargs)
     }
     keywords.assert_all_used()?;
     style.untouched = state.lookup(MARK).and_then(|mark| mark.as_str()?.chars().next());
-    Ok(Value::from_safe_string(python::json(value, &style)?))
+    Ok(Value::from_safe_string(dump(state, value, &style)?))
 }
 
 fn bad_separators() -> Error {
