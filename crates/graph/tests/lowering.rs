@@ -392,6 +392,44 @@ fn doubling_calls_end_in_an_error() {
 }
 
 #[test]
+fn deep_nesting_ends_in_an_error() {
+    let wrappers = [
+        ("exp(", ")"),
+        ("(if x > 0.0 { ", " } else { x })"),
+        ("sum[i in 2] (", ")"),
+        ("{ let y = ", "; y }"),
+        ("(fold[i in 2](acc = x) ", ")"),
+    ];
+    for (open, close) in wrappers {
+        let nested = |inner: &str| format!("{}{inner}{}", open.repeat(25), close.repeat(25));
+        let mut text = format!("fn g0(x: f32) -> f32 = {};\n", nested("x"));
+        for level in 1..60 {
+            text += &format!("fn g{level}(x: f32) -> f32 = {};\n", nested(&format!("g{}(x)", level - 1)));
+        }
+        text += "fn main(x: f32) -> f32 = g59(x);";
+        let error = lower_function(&program(&text), "main", &BTreeMap::new()).unwrap_err();
+        assert!(matches!(error, LowerError::TooLarge { .. }), "{open}: {error}");
+    }
+}
+
+#[test]
+fn doubling_results_stay_small() {
+    let mut text = String::from("fn g0(i: i32) -> i32 = i * i;\n");
+    for level in 1..12 {
+        text += &format!("fn g{level}(i: i32) -> i32 = max(g{0}(i) * i, g{0}(i * i + 1));\n", level - 1);
+    }
+    text += "fn main(x: i32) -> i32 = g11(x);";
+    let graph = lower_function(&program(&text), "main", &BTreeMap::new()).expect("lowers");
+    for node in graph.nodes() {
+        if let NodeKind::Compute(compute) = &node.kind {
+            let mut parts = 0;
+            compute.body.visit(&mut |_| parts += 1);
+            assert!(parts < 1000, "{parts}");
+        }
+    }
+}
+
+#[test]
 fn what_is_not_there_is_said() {
     let program = program("fn main[N](x: f32[N]) -> f32 = x[0];");
     let error = |name: &str, given: &[(&str, i64)]| {

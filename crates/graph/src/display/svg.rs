@@ -219,7 +219,9 @@ fn draw_box(
         _ => "#ffffff",
     };
     let fill = labelled.map_or(plain, |(_, colour)| colour.as_str());
-    let last = node.origin.name.rsplit('/').next().unwrap_or("");
+    let name = layer_of(node).map_or(node.origin.name.as_str(), |layer| {
+        node.origin.name[layer.len()..].trim_start_matches(['/', '.'])
+    });
     let text = match &node.kind {
         NodeKind::Compute(compute) => compute_text(graph, compute),
         NodeKind::Param(param) => format!("param {}", graph.params()[param.index()].name),
@@ -240,19 +242,44 @@ fn draw_box(
         escaped(&format!("{heading}{id} {}\n{shape} = {text}", node.origin.name)),
         x + 6,
         y + 14,
-        escaped(&shortened(&format!("{id} {last}"))),
+        escaped(&format!("{id} {}", ending(name, 25 - id.to_string().len()))),
         x + 6,
         y + 28,
-        escaped(&shortened(&shape))
+        escaped(&format!("{shape} {}", operation(node)))
     );
 }
 
-fn shortened(text: &str) -> String {
-    const MOST: usize = 23;
-    if text.chars().count() <= MOST {
-        text.to_string()
+/// The last `most` characters of a name.
+fn ending(name: &str, most: usize) -> String {
+    let count = name.chars().count();
+    if count <= most {
+        name.to_string()
     } else {
-        text.chars().take(MOST - 1).chain(['…']).collect()
+        ['…'].into_iter().chain(name.chars().skip(count - most + 1)).collect()
+    }
+}
+
+/// What a tensor does, in a word.
+fn operation(node: &Node) -> &'static str {
+    match &node.kind {
+        NodeKind::Input(_) => "input",
+        NodeKind::Param(_) => "param",
+        NodeKind::Constant(_) => "constant",
+        NodeKind::State(_) => "state",
+        NodeKind::Top { .. } => "top",
+        NodeKind::Scan(_) => "scan",
+        NodeKind::ScanResult { .. } => "result",
+        NodeKind::Compute(Compute { fold: Some(fold), .. }) => match fold.kind {
+            FoldKind::Sum => "sum",
+            FoldKind::Product => "product",
+            FoldKind::Max => "max",
+            FoldKind::Min => "min",
+            FoldKind::Any => "any",
+            FoldKind::All => "all",
+            FoldKind::ArgMax => "argmax",
+            FoldKind::Ordered { .. } => "fold",
+        },
+        NodeKind::Compute(_) => "",
     }
 }
 

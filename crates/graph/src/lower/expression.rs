@@ -17,8 +17,12 @@ use crate::rewrite::affine::Affine;
 const MOST_STEPS: usize = 4_000_000;
 /// Nodes of one graph: a model of a hundred layers has six thousand.
 const MOST_NODES: usize = 100_000;
-/// Parts of one scalar that must stay whole.
-const LONGEST: usize = 10_000;
+/// Parts of one scalar that must stay whole, since it depends on an accumulator.
+const LONGEST: usize = 1_000;
+/// Parts of a scalar that is repeated where it is used.
+const LONGEST_REPEATED: usize = 64;
+/// Expressions inside each other, calls included: what the stack of a small thread carries.
+const DEEPEST: usize = 400;
 
 /// A function being inlined.
 pub(super) struct Instance {
@@ -44,6 +48,7 @@ pub(super) struct Lowerer<'a> {
     pub name: Option<String>,
     pub permissions: Permissions,
     steps: usize,
+    depth: usize,
 }
 
 type Lowered<T> = Result<T, LowerError>;
@@ -64,6 +69,7 @@ impl<'a> Lowerer<'a> {
             name: None,
             permissions: Permissions::default(),
             steps: 0,
+            depth: 0,
         }
     }
 
@@ -205,6 +211,16 @@ impl<'a> Lowerer<'a> {
         if self.frame().builder.graph().nodes().len() > MOST_NODES {
             return Err(LowerError::TooLarge { what: "tensors", limit: MOST_NODES });
         }
+        if self.depth == DEEPEST {
+            return Err(LowerError::TooLarge { what: "levels of nesting", limit: DEEPEST });
+        }
+        self.depth += 1;
+        let value = self.evaluated(expr);
+        self.depth -= 1;
+        value
+    }
+
+    fn evaluated(&mut self, expr: &'a hir::Expr) -> Lowered<Value> {
         let span = expr.span;
         Ok(match &expr.kind {
             ExprKind::Float(value) => Value::Scalar(Expr::Float(*value)),
@@ -573,6 +589,13 @@ impl<'a> Lowerer<'a> {
         let ordinal = self.function().calls[call.site.index()].ordinal;
         self.path.push(format!("{}.{ordinal}", callee.name));
         let result = self.inlined(call.function, sizes, arguments);
+        // Calls of calls would else double an expression at every level.
+        let result = match result {
+            Ok(Value::Scalar(expr)) if length(&expr) > LONGEST_REPEATED => {
+                self.settled(Value::Scalar(expr), span)
+            }
+            other => other,
+        };
         self.path.pop();
         result
     }
@@ -594,7 +617,7 @@ impl<'a> Lowerer<'a> {
     }
 
     fn settled_scalar(&mut self, expr: Expr, element: Element, span: Span) -> Lowered<Expr> {
-        if is_plain(&expr) {
+        if is_plain(&expr) && length(&expr) <= LONGEST_REPEATED {
             return Ok(expr);
         }
         if self.frame().has_accumulator(&expr) {
