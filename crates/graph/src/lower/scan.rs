@@ -97,19 +97,10 @@ impl<'a> Lowerer<'a> {
             initials.push(self.whole(value, carry.init.span, &name)?);
         }
         let outer = self.frames.len() - 1;
-        let guard = self.frames[outer].guards.clone();
-        let guard = guard.into_iter().reduce(|all, next| Expr::binary(Binary::And, all, next));
-        let guard = match guard {
-            Some(guard) => Some(self.whole(Value::Scalar(guard), span, "guard")?),
-            None => None,
-        };
+        // The checker lets no scan stand in an `each`, a fold or a run-time arm: there is no guard to take along.
         let mut frame = Frame::new(&self.key("scan"), true);
         frame.around.here = Interval::new(0, (trips as i64 - 1).max(0));
         self.frames.push(frame);
-        if let Some(guard) = guard {
-            let inner = self.import_node(outer, guard);
-            self.frame().guards.push(Expr::load(inner, Vec::new()));
-        }
         let body = self.scan_body(scan, outer, first, &initials);
         let frame = self.frames.pop();
         let emitted = body?;
