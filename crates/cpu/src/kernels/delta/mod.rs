@@ -4,6 +4,7 @@
 //! chain or a tree of up to 128 nodes at once; it associates differently.
 
 pub mod block;
+mod commit;
 pub mod serial;
 
 use super::views::ActivationRows;
