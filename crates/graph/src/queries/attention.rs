@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::affine::Affine;
 use super::algebra::{Algebra, Form, Product, Term, axis_bit};
-use super::expand::{Analysis, Reader, absorbable, extent, identity};
+use super::expand::{Analysis, Reader, absorbable, extent, identity, is_view};
 use super::operand::{Operand, expr_reads};
 use super::{Refusal, Rule};
 use crate::ir::{Binary, Compute, Expr, FoldKind, Graph, NodeId, NodeKind, Range, Unary};
@@ -398,15 +398,11 @@ pub(super) fn attention(
 
 /// Local tensors and views are always seen through: the former cannot be anything else.
 fn always_seen_through(graph: &Graph, node: NodeId) -> bool {
-    match &graph.node(node).kind {
-        NodeKind::Compute(compute) => {
-            compute.fold.is_none()
-                && compute.guard.is_none()
-                && (compute.axes.iter().any(|axis| extent(axis).is_none())
-                    || matches!(compute.body, Expr::Load { .. } | Expr::History { .. }))
-        }
+    let local = match &graph.node(node).kind {
+        NodeKind::Compute(compute) => compute.axes.iter().any(|axis| extent(axis).is_none()),
         _ => false,
-    }
+    };
+    local || is_view(graph, node)
 }
 
 /// `start ..= here` from the root or from a clamped window.

@@ -7,11 +7,11 @@ use std::collections::HashMap;
 
 use super::affine::{Affine, Atom};
 use super::algebra::{Product, Term, axis_bit};
-use super::expand::{Analysis, Reader, extent, identity};
+use super::expand::{Analysis, Reader, extent, identity, is_view};
 use super::operand::{Operand, expr_reads};
 use super::variance::Variance;
 use super::{Refusal, Rule};
-use crate::ir::{Expr, Graph, NodeId, NodeKind, Permissions, Range};
+use crate::ir::{Expr, Graph, NodeId, Permissions, Range};
 
 /// `node[r…] = scale(r…) * Σ_f operands[0](r…, f…) * operands[1](r…, f…)`.
 ///
@@ -222,17 +222,6 @@ pub(super) fn contraction(analysis: &mut Analysis<'_>, node: NodeId) -> Result<O
         guard: compute.guard.clone(),
         permissions: compute.permissions,
     }))
-}
-
-fn is_view(graph: &Graph, node: NodeId) -> bool {
-    match &graph.node(node).kind {
-        NodeKind::Compute(compute) => {
-            compute.fold.is_none()
-                && compute.guard.is_none()
-                && matches!(compute.body, Expr::Load { .. } | Expr::History { .. })
-        }
-        _ => false,
-    }
 }
 
 /// Parts the folded factors into two operands: weights from the rest, or by the axes they depend on.

@@ -80,12 +80,6 @@ impl<'g> Analysis<'g> {
         }
     }
 
-    /// Whether a node only reads another tensor or a history at other places.
-    pub fn is_view(&self, node: NodeId) -> bool {
-        self.elementwise(node)
-            .is_some_and(|compute| matches!(compute.body, Expr::Load { .. } | Expr::History { .. }))
-    }
-
     /// Fresh axis terms for the ranges, numbered from `first`.
     pub fn axes(&mut self, ranges: &[Range], first: usize) -> Vec<Term> {
         ranges
@@ -395,4 +389,16 @@ pub(super) fn absorbable(
     }
     absorbed.reverse();
     absorbed
+}
+
+/// Whether a node only reads another tensor or a history at other places.
+pub(super) fn is_view(graph: &Graph, node: NodeId) -> bool {
+    match &graph.node(node).kind {
+        NodeKind::Compute(compute) => {
+            compute.fold.is_none()
+                && compute.guard.is_none()
+                && matches!(compute.body, Expr::Load { .. } | Expr::History { .. })
+        }
+        _ => false,
+    }
 }

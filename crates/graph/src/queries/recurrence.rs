@@ -1,7 +1,7 @@
 //! Recurrences: how a state's outgoing value depends on its incoming one.
 
 use super::algebra::{Algebra, Form, Product, Term, axis_bit};
-use super::expand::{Analysis, Reader, absorbable, identity};
+use super::expand::{Analysis, Reader, absorbable, identity, is_view};
 use super::operand::{Operand, expr_reads};
 use super::{Refusal, Rule};
 use crate::ir::{Expr, Graph, NodeId, NodeKind, Range, StateId, Unary};
@@ -260,8 +260,7 @@ fn attempt(
     let Some(compute) = analysis.elementwise(next) else {
         return Err(affine("the outgoing value is no elementwise tensor"));
     };
-    let views: Vec<bool> = graph.node_ids().map(|id| id <= next && analysis.is_view(id)).collect();
-    let inline = |id: NodeId| update.depends[id.index()] || views[id.index()] || opened.contains(&id);
+    let inline = |id: NodeId| update.depends[id.index()] || is_view(graph, id) || opened.contains(&id);
     let mut reader = Reader::new(&inline);
     let axes = analysis.axes(&compute.axes, 0);
     let body = analysis.read(&mut reader, &compute.body, &axes);
@@ -628,7 +627,6 @@ fn readouts(
     seen: &mut Vec<NodeId>,
 ) -> Vec<Readout> {
     let graph = analysis.graph;
-    let views: Vec<bool> = graph.node_ids().map(|id| analysis.is_view(id)).collect();
     let state_node = state_node(graph, state);
     let inside = |id: NodeId| analysis.feedback[id.index()].is_some();
     let mut readers: Vec<(NodeId, ReadoutOf)> = Vec::new();
@@ -637,7 +635,7 @@ fn readouts(
         let mut pending = vec![source];
         while let Some(from) = pending.pop() {
             for &user in &analysis.liveness.users[from.index()] {
-                if views[user.index()] {
+                if is_view(graph, user) {
                     pending.push(user);
                 } else if !readers.contains(&(user, of)) && !inside(user) {
                     readers.push((user, of));
@@ -646,7 +644,7 @@ fn readouts(
         }
     }
     readers.sort();
-    let is_view = |id: NodeId| views[id.index()];
+    let is_view = |id: NodeId| is_view(graph, id);
     readers
         .into_iter()
         .filter_map(|(node, of)| {

@@ -3,7 +3,6 @@
 use super::affine::expr_uses;
 use super::expand::extent;
 use super::liveness::Liveness;
-use super::operand::expr_reads;
 use crate::ir::{Expr, FoldKind, Graph, NodeId, NodeKind, Range, TopPart};
 
 /// A fold over fixed axes that is no contraction: one value a row.
@@ -68,7 +67,11 @@ pub fn reduction(graph: &Graph, liveness: &Liveness, node: NodeId) -> Option<Red
     let folded = shape_of(&fold.axes)?;
     let row: Vec<usize> = rows.iter().chain(&folded).copied().collect();
     let mut loads = Vec::new();
-    expr_reads(graph, &compute.body, &mut loads);
+    compute.body.visit(&mut |part| {
+        if matches!(part, Expr::Load { .. }) {
+            loads.push(part);
+        }
+    });
     let mut consumers = Vec::new();
     // What is made of a row's value alone may stand between.
     let mut sources = vec![node];
@@ -81,7 +84,7 @@ pub fn reduction(graph: &Graph, liveness: &Liveness, node: NodeId) -> Option<Red
         for &user in &liveness.users[source.index()] {
             let fits = is_elementwise_over(graph, user, &row)
                 && reads_at_own_axes(graph, user, source, rows.len())
-                && loads.iter().any(|&load| reads_at_own_axes(graph, user, load, row.len()));
+                && shares_a_load(graph, user, &loads);
             if fits && !folded.is_empty() {
                 consumers.push(user);
                 if source != node {
@@ -106,6 +109,14 @@ fn is_elementwise_over(graph: &Graph, node: NodeId, shape: &[usize]) -> bool {
                 && compute.guard.is_none()
                 && shape_of(&compute.axes).as_deref() == Some(shape)
         }
+        _ => false,
+    }
+}
+
+/// Whether an elementwise node over a fold's whole space reads an element just as the fold does.
+fn shares_a_load(graph: &Graph, node: NodeId, loads: &[&Expr]) -> bool {
+    match &graph.node(node).kind {
+        NodeKind::Compute(compute) => compute.body.any(&mut |part| loads.contains(&part)),
         _ => false,
     }
 }

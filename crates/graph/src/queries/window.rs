@@ -2,7 +2,7 @@
 
 use super::affine::{Affine, Atom};
 use super::algebra::{Algebra, Form, Product, Term};
-use super::expand::{Analysis, Reader, extent, identity};
+use super::expand::{Analysis, Reader, extent, identity, is_view};
 use super::operand::{Operand, Source, expr_reads};
 use super::variance::Variance;
 use super::{Refusal, Rule};
@@ -99,7 +99,7 @@ pub(super) fn window(analysis: &mut Analysis<'_>, node: NodeId) -> Result<Option
     let is_history_read = |expr: &Expr| {
         expr.any(&mut |part| match part {
             Expr::History { .. } => true,
-            Expr::Load { node, .. } => analysis.is_view(*node),
+            Expr::Load { node, .. } => is_view(graph, *node),
             _ => false,
         })
     };
@@ -110,8 +110,7 @@ pub(super) fn window(analysis: &mut Analysis<'_>, node: NodeId) -> Result<Option
     let Some(channels) = channels else { return Ok(None) };
     let rank = channels.len();
     let axes = analysis.axes(&compute.axes, 0);
-    let views: Vec<bool> = graph.node_ids().map(|id| id < node && analysis.is_view(id)).collect();
-    let inline = |id: NodeId| views.get(id.index()).copied().unwrap_or(false);
+    let inline = |id: NodeId| is_view(graph, id);
     let mut reader = Reader::new(&inline);
     // As a sum of explicit taps: an unrolled fold, or the sum as it was written.
     let mut weight = None;
