@@ -4,7 +4,7 @@ use fiddlehead_forest::{Forest, NO_PARENT, Shape, Wanted};
 use fiddlehead_graph::HistoryId;
 
 use super::program::{Place, Program};
-use super::session::StepSession;
+use super::session::{CarriedWords, StepSession};
 use super::unit::{RowSet, SetIndex};
 use crate::bytecode::{HistoryRows, Span};
 
@@ -63,6 +63,8 @@ pub(super) struct Batch {
     outgoing: Vec<*mut u32>,
     /// `[states, segments]`: the committed value; null before the first node.
     incoming: Vec<*mut u32>,
+    /// `[states, segments]`: of states that kernels carry.
+    carried: Vec<CarriedWords>,
     /// By buffer that is a state: each row's incoming value.
     pub state_rows: Vec<Vec<*mut u32>>,
 }
@@ -164,11 +166,23 @@ impl Batch {
     }
 
     fn states(&mut self, program: &Program, sessions: &mut [&mut StepSession]) {
+        self.carried.clear();
         self.outgoing.clear();
         self.incoming.clear();
         for state in 0..program.initials.len() {
             for (segment, session) in self.segments.iter().zip(sessions.iter_mut()) {
                 let store = &mut session.states[state];
+                let carried = store.carry(segment.base, segment.count);
+                self.carried.push(carried.unwrap_or(CarriedWords {
+                    committed: std::ptr::null_mut(),
+                    next: std::ptr::null_mut(),
+                    rows: std::ptr::null_mut(),
+                }));
+                if carried.is_some() {
+                    self.outgoing.push(std::ptr::null_mut());
+                    self.incoming.push(std::ptr::null_mut());
+                    continue;
+                }
                 store.pending.reserve(store.words * segment.count);
                 self.outgoing.push(store.pending.as_mut_ptr());
                 let committed = store.committed.as_ref();
@@ -201,6 +215,11 @@ impl Batch {
         let segment = self.segment_of[node] as usize;
         let start = self.outgoing[state * self.segments.len() + segment];
         start.wrapping_add((node - self.segments[segment].first) * words)
+    }
+
+    /// Where a kernel finds the state that it carries for a segment.
+    pub(super) fn carried(&self, state: usize, segment: usize) -> CarriedWords {
+        self.carried[state * self.segments.len() + segment]
     }
 
     /// Where a place of a segment's history lies; none when it is no longer kept.

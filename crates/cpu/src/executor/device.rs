@@ -58,7 +58,8 @@ pub(super) fn known_candidate(family: Family, name: &str) -> bool {
 pub(super) fn candidates(family: Family) -> &'static [&'static str] {
     match family {
         Family::Contraction => &["rows"],
-        Family::Attention | Family::Recurrence => &[],
+        Family::Attention => &["pages"],
+        Family::Recurrence => &["serial"],
     }
 }
 

@@ -62,6 +62,8 @@ fn describe(program: &Program, step: &Step, rows: usize, out: &mut Vec<StepRepor
             microseconds: 0.0,
         }),
         Step::Contract(step) => out.extend(step.reports(program, rows)),
+        Step::Attend(step) => out.push(step.report(program)),
+        Step::Delta(step) => out.push(step.report(program, rows)),
         Step::Scan(scan) => out.push(scan.report()),
         Step::Serial(steps) => {
             let mut inner = Vec::new();

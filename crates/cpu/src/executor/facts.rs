@@ -14,6 +14,15 @@ pub(super) struct Reads {
     pub here: bool,
 }
 
+/// Nodes that one kernel computes together.
+pub(super) struct Joined {
+    pub nodes: Vec<NodeId>,
+    /// What it reads.
+    pub reads: Vec<NodeId>,
+    /// Whether it runs for every row whatever is wanted.
+    pub all: bool,
+}
+
 /// Facts by node.
 #[derive(Clone, Debug)]
 pub(super) struct Facts {
@@ -32,18 +41,20 @@ impl Facts {
         facts
     }
 
-    /// Raises the demand of nodes that one kernel computes together to that of all of them, or to every row.
-    pub(super) fn join_demand<'a>(&mut self, groups: impl Iterator<Item = (&'a [NodeId], bool)> + Clone) {
+    /// Raises the demand of nodes that one kernel computes together to that of all of them, or to every row, and hands it
+    /// on to what the kernel reads.
+    pub(super) fn join_demand(&mut self, groups: &[Joined]) {
         loop {
             let before = self.demand.clone();
-            for (nodes, all) in groups.clone() {
-                let mut joined = Demand { all, outputs: 0 };
-                for node in nodes {
-                    let demand = self.demand[node.index()];
-                    joined =
-                        Demand { all: joined.all | demand.all, outputs: joined.outputs | demand.outputs };
+            for group in groups {
+                let mut joined = Demand { all: group.all, outputs: 0 };
+                let more =
+                    |a: Demand, b: Demand| Demand { all: a.all | b.all, outputs: a.outputs | b.outputs };
+                group.nodes.iter().for_each(|node| joined = more(joined, self.demand[node.index()]));
+                group.nodes.iter().for_each(|node| self.demand[node.index()] = joined);
+                for read in &group.reads {
+                    self.demand[read.index()] = more(joined, self.demand[read.index()]);
                 }
-                nodes.iter().for_each(|node| self.demand[node.index()] = joined);
             }
             self.push_demand();
             if before == self.demand {

@@ -29,7 +29,7 @@ pub(super) struct Context<'a> {
 pub(super) fn lower(graph: &Graph, context: Context<'_>) -> Result<Program, DeviceError> {
     let found = served::find(graph, context.policy)?;
     let mut facts = Facts::new(&found.graph);
-    facts.join_demand(found.served.iter().map(|site| (site.covers(), site.state().is_some())));
+    facts.join_demand(&found.joined(&facts));
     let units = Units::new(&found, &facts);
     let lowering = Lowering {
         program: Program {
@@ -39,6 +39,7 @@ pub(super) fn lower(graph: &Graph, context: Context<'_>) -> Result<Program, Devi
             steps: Vec::new(),
             outputs: Vec::new(),
             initials: Vec::new(),
+            carried: found.carried(),
             row_words: Vec::new(),
             reach: found.reach.clone(),
             weights: weights(&found.graph, context.weights)?,

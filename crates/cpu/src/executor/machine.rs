@@ -1,5 +1,7 @@
 //! A program with its memory: what a loaded step, a plain function and the body of a loop run on.
 
+use std::sync::Arc;
+
 use fiddlehead_forest::Forest;
 use fiddlehead_plan::memory::{Lifetime, MemoryPlan, place};
 use fiddlehead_plan::{DeviceError, Regime};
@@ -10,6 +12,7 @@ use super::lower::weight_slot;
 use super::memory::{Bump, Words};
 use super::program::{BufferIndex, Place, Program};
 use super::run::Run;
+use super::served::attend::RowBlock;
 use super::served::contract::ContractTask;
 use super::session::{StateStore, StepSession};
 use super::threads::{PerThread, ThreadScratch};
@@ -46,6 +49,7 @@ pub(super) struct Machine {
     slots: Vec<Slot<'static>>,
     nested: Vec<Machine>,
     tasks: Vec<ContractTask>,
+    row_blocks: Vec<RowBlock>,
 }
 
 // SAFETY: the addresses in `bases`, `locals` and `batch` are used only inside a run, which borrows the machine.
@@ -74,14 +78,15 @@ impl Machine {
             slots: Vec::new(),
             nested,
             tasks: Vec::new(),
+            row_blocks: Vec::new(),
         }
     }
 
     /// A session of this step at its first position.
     pub(super) fn session(&self) -> StepSession {
-        let states = self.program.initials.iter().map(|&buffer| StateStore {
-            words: self.program.buffers[buffer].elements,
-            ..StateStore::default()
+        let states = self.program.initials.iter().zip(&self.program.carried);
+        let states = states.map(|(&buffer, carried)| {
+            StateStore::new(self.program.buffers[buffer].elements, carried.as_ref().map(Arc::clone))
         });
         let rows = self.program.row_words.iter().zip(&self.program.reach);
         StepSession {
@@ -157,6 +162,7 @@ impl Machine {
             block_bump: &mut self.block_bump,
             nested: &mut self.nested,
             tasks: &mut self.tasks,
+            row_blocks: &mut self.row_blocks,
         };
         let result = if only_uniform { run.uniform_steps() } else { run.steps() };
         self.slots = recycle(run.slots);

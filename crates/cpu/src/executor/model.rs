@@ -174,8 +174,9 @@ impl Executor for CpuExecutor {
 
     fn commit(&mut self, step: usize, accepted: &Accepted) -> Result<(), DeviceError> {
         let session = accepted.session();
+        let isa = self.isa;
         let state = self.session_step(session, step)?;
-        state.commit(accepted).map_err(|why| DeviceError::Session { session: session.0, why })
+        state.commit(isa, accepted).map_err(|why| DeviceError::Session { session: session.0, why })
     }
 
     fn discard(&mut self, step: usize, session: SessionId) -> Result<(), DeviceError> {

@@ -1,12 +1,16 @@
 //! A graph as the executor runs it: buffers, and steps over them. Made once by [`super::lower`]; nothing here changes
 //! from run to run.
 
+use std::sync::Arc;
+
 use fiddlehead_graph::{Graph, HistoryId, InputId, NodeId, ParamId, StateId};
 use fiddlehead_storage::Tensor;
 
 use super::memory::Words;
 use super::scan::ScanStep;
+use super::served::attend::AttendStep;
 use super::served::contract::ContractStep;
+use super::served::delta::{DeltaShape, DeltaStep};
 use super::unit::{RowSet, SetIndex};
 use crate::bytecode::{BlockProgram, Outer};
 
@@ -98,6 +102,8 @@ pub(super) enum Step {
     Rows(Group),
     Gather(Vec<Gather>),
     Contract(ContractStep),
+    Attend(Box<AttendStep>),
+    Delta(Box<DeltaStep>),
     Scan(Box<ScanStep>),
     /// Steps over all rows, run through for one row after another.
     Serial(Vec<Step>),
@@ -114,6 +120,8 @@ pub(super) struct Program {
     pub outputs: Vec<(BufferIndex, Option<SetIndex>)>,
     /// By state: the buffer of its initial value.
     pub initials: Vec<BufferIndex>,
+    /// By state: what a commit needs to know when a kernel carries it.
+    pub carried: Vec<Option<Arc<DeltaShape>>>,
     /// By history: words of a row.
     pub row_words: Vec<usize>,
     /// By history: how many rows back it is read, its own included; none when all of it.

@@ -11,12 +11,15 @@ use super::machine::Machine;
 use super::memory::Bump;
 use super::program::*;
 use super::scan;
+use super::served::attend::{self, RowBlock};
 use super::served::contract::{self, ContractTask};
+use super::served::delta;
 use super::threads::{PerThread, ThreadScratch};
 use super::unit::SetIndex;
 use super::view::{Base, View};
 use crate::bytecode::{LocalRow, Outer, Slot, Trap};
 use crate::features::Isa;
+use crate::kernels::views::ViewError;
 use crate::pool::Pool;
 
 /// Nanoseconds of work from which on it pays to wake another thread.
@@ -42,6 +45,7 @@ pub(super) struct Run<'a> {
     pub nested: &'a mut [Machine],
     /// Reused from launch to launch.
     pub tasks: &'a mut Vec<ContractTask>,
+    pub row_blocks: &'a mut Vec<RowBlock>,
 }
 
 /// The first failure of several threads, by row.
@@ -65,6 +69,11 @@ impl Failures {
 pub(super) fn trap_error(graph: &Graph, trap: &Trap) -> DeviceError {
     let origin = &graph.node(trap.node).origin;
     DeviceError::Trap { origin: origin.name.clone(), span: origin.span, why: trap.kind.to_string() }
+}
+
+/// A kernel was given memory that does not fit: a mistake of lowering, told instead of trusted.
+fn unfit(what: &str, error: ViewError) -> DeviceError {
+    DeviceError::Unsupported { what: what.into(), why: error.to_string() }
 }
 
 impl<'a> Run<'a> {
@@ -109,9 +118,11 @@ impl<'a> Run<'a> {
                 self.gather(gathers);
                 Ok(())
             }
-            Step::Contract(step) => contract::run(self, step, row).map_err(|error| {
-                DeviceError::Unsupported { what: "a contraction".into(), why: error.to_string() }
-            }),
+            Step::Contract(step) => {
+                contract::run(self, step, row).map_err(|error| unfit("a contraction", error))
+            }
+            Step::Attend(step) => attend::run(self, step, row).map_err(|error| unfit("an attention", error)),
+            Step::Delta(step) => delta::run(self, step).map_err(|error| unfit("a delta rule", error)),
             Step::Scan(scan) => match scan.set {
                 None => scan::run(self, scan, 0),
                 Some(set) => range(self.rows(set)).try_for_each(|row| scan::run(self, scan, row)),

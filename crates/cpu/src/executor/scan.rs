@@ -111,7 +111,9 @@ pub(super) fn run(outer: &mut Run<'_>, scan: &ScanStep, row: usize) -> Result<()
             .map_err(|error| DeviceError::Unsupported { what: "a loop".into(), why: error.to_string() })?;
         machine.run(workshop, &forest, &inputs, &mut [&mut session])?;
         emit(machine, scan, &results, &mut emitted)?;
-        session.advance(1);
+        session
+            .advance(outer.isa, 1)
+            .map_err(|why| DeviceError::Unsupported { what: "a loop".into(), why })?;
     }
     finish(machine, scan, &results, &emitted, &session);
     Ok(())

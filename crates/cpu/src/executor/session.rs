@@ -6,29 +6,98 @@ use fiddlehead_forest::{Accepted, Forest, NO_PARENT, Segment, Shape};
 
 use super::history::History;
 use super::memory::Words;
+use super::served::delta::{self, DeltaShape};
+use crate::features::Isa;
 
 /// A state of one session.
 #[derive(Clone, Debug, Default)]
 pub(super) struct StateStore {
     /// The value after the last committed node; absent before the first, when it is the graph's initial value.
     pub committed: Option<Arc<Words>>,
-    /// Values after each pending node, `[nodes, ...shape]`.
+    /// Values after each pending node, `[nodes, ...shape]`; for a carried state what it needs of each, to walk again.
     pub pending: Words,
     /// Words of one value.
     pub words: usize,
+    /// For a state that a kernel carries.
+    pub carried: Option<Carried>,
+}
+
+/// A state that a kernel carries from node to node by itself.
+#[derive(Clone, Debug)]
+pub(super) struct Carried {
+    shape: Arc<DeltaShape>,
+    /// The value after the last node of a pending chain.
+    next: Arc<Words>,
+}
+
+/// Where a kernel finds the state that it carries.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CarriedWords {
+    /// The value before the segment. Written only before a session's first node, with the initial value.
+    pub committed: *mut u32,
+    /// Room for the value after the segment.
+    pub next: *mut u32,
+    /// Room for what a commit needs of each node.
+    pub rows: *mut u32,
+}
+
+/// Pending nodes from which on what a commit needed of them is given back after it.
+const LONG_SEGMENT: usize = 64;
+
+fn unique(words: &mut Arc<Words>) -> *mut u32 {
+    if Arc::get_mut(words).is_none() {
+        *words = Arc::new(Words::zeroed(words.len()));
+    }
+    Arc::get_mut(words).map_or(std::ptr::null_mut(), Words::as_mut_ptr)
 }
 
 impl StateStore {
-    fn accept(&mut self, offset: usize) {
-        let value = &self.pending.as_slice()[offset * self.words..(offset + 1) * self.words];
-        match self.committed.as_mut().and_then(Arc::get_mut) {
-            Some(committed) => committed.as_mut_slice().copy_from_slice(value),
-            None => {
-                let mut committed = Words::zeroed(self.words);
-                committed.as_mut_slice().copy_from_slice(value);
-                self.committed = Some(Arc::new(committed));
-            }
+    pub(super) fn new(words: usize, carried: Option<Arc<DeltaShape>>) -> StateStore {
+        let carried = carried.map(|shape| Carried { shape, next: Arc::new(Words::zeroed(words)) });
+        StateStore { words, carried, ..StateStore::default() }
+    }
+
+    /// Makes room for a segment of a carried state; none for others.
+    pub(super) fn carry(&mut self, base: usize, count: usize) -> Option<CarriedWords> {
+        let carried = self.carried.as_mut()?;
+        if count > 1 {
+            self.pending.reserve(carried.shape.row_words() * count);
         }
+        let committed = self.committed.get_or_insert_with(|| Arc::new(Words::zeroed(self.words)));
+        let committed = match base {
+            0 => unique(committed),
+            _ => committed.as_ptr().cast_mut(),
+        };
+        Some(CarriedWords { committed, next: unique(&mut carried.next), rows: self.pending.as_mut_ptr() })
+    }
+
+    fn accept(&mut self, isa: Isa, pending: &Pending, path: &[usize]) -> Result<(), String> {
+        let Some(&last) = path.last() else { return Ok(()) };
+        let Some(carried) = &mut self.carried else {
+            let value = &self.pending.as_slice()[last * self.words..(last + 1) * self.words];
+            match self.committed.as_mut().and_then(Arc::get_mut) {
+                Some(committed) => committed.as_mut_slice().copy_from_slice(value),
+                None => {
+                    let mut committed = Words::zeroed(self.words);
+                    committed.as_mut_slice().copy_from_slice(value);
+                    self.committed = Some(Arc::new(committed));
+                }
+            }
+            return Ok(());
+        };
+        let committed = self.committed.get_or_insert_with(|| Arc::new(Words::zeroed(self.words)));
+        if !(pending.parents.is_empty() && path.len() == pending.count) {
+            unique(&mut carried.next);
+            let next = Arc::make_mut(&mut carried.next).as_mut_slice();
+            next.copy_from_slice(committed.as_slice());
+            delta::replay(isa, &carried.shape, self.pending.as_slice(), path.iter().copied(), next)
+                .map_err(|error| error.to_string())?;
+        }
+        std::mem::swap(committed, &mut carried.next);
+        if pending.count > LONG_SEGMENT {
+            self.pending = Words::default();
+        }
+        Ok(())
     }
 }
 
@@ -97,7 +166,7 @@ impl StepSnapshot {
 
 impl StepSession {
     /// Keeps an accepted path of the pending segment; says what is wrong with it otherwise.
-    pub(super) fn commit(&mut self, accepted: &Accepted) -> Result<(), String> {
+    pub(super) fn commit(&mut self, isa: Isa, accepted: &Accepted) -> Result<(), String> {
         if !self.pending.active {
             return Err("no segment is pending: run one first".into());
         }
@@ -109,21 +178,20 @@ impl StepSession {
             ));
         }
         let mut parent = None;
+        let mut path = Vec::with_capacity(accepted.len());
         for &node in accepted.nodes() {
             let node = (node as usize).wrapping_sub(self.pending.first);
             if node >= self.pending.count || self.pending.parent(node) != parent {
                 return Err("the accepted path is not one of the pending segment".into());
             }
             parent = Some(node);
+            path.push(node);
         }
-        if let Some(last) = parent {
-            for state in &mut self.states {
-                state.accept(last);
-            }
+        for state in &mut self.states {
+            state.accept(isa, &self.pending, &path)?;
         }
         let base = self.position;
-        for (index, &node) in accepted.nodes().iter().enumerate() {
-            let node = node as usize - self.pending.first;
+        for (index, &node) in path.iter().enumerate() {
             if node != index {
                 self.histories.iter_mut().for_each(|history| history.move_row(base + node, base + index));
             }
@@ -136,14 +204,17 @@ impl StepSession {
     }
 
     /// Keeps the first `count` nodes of the chain that ran last.
-    pub(super) fn advance(&mut self, count: usize) {
-        if let Some(last) = count.checked_sub(1) {
-            self.states.iter_mut().for_each(|state| state.accept(last));
+    pub(super) fn advance(&mut self, isa: Isa, count: usize) -> Result<(), String> {
+        let path: Vec<usize> = (0..count).collect();
+        let pending = Pending { count, ..Pending::default() };
+        for state in &mut self.states {
+            state.accept(isa, &pending, &path)?;
         }
         self.position += count;
         let position = self.position;
         self.histories.iter_mut().for_each(|history| history.retire(position));
         self.pending.active = false;
+        Ok(())
     }
 
     pub(super) fn discard(&mut self) {
@@ -169,7 +240,9 @@ impl StepSession {
 
     pub(super) fn bytes(&self) -> usize {
         let states = self.states.iter().map(|state| {
-            state.pending.bytes() + state.committed.as_ref().map_or(0, |committed| committed.bytes())
+            state.pending.bytes()
+                + state.committed.as_ref().map_or(0, |committed| committed.bytes())
+                + state.carried.as_ref().map_or(0, |carried| carried.next.bytes())
         });
         states.sum::<usize>() + self.histories.iter().map(History::bytes).sum::<usize>()
     }

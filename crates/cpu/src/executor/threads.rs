@@ -2,6 +2,8 @@
 
 use std::cell::UnsafeCell;
 
+use super::served::attend::AttendScratch;
+use super::served::delta::DeltaScratch;
 use crate::bytecode::Scratch;
 use crate::kernels::contraction::ContractionScratch;
 
@@ -10,6 +12,8 @@ use crate::kernels::contraction::ContractionScratch;
 pub(super) struct ThreadScratch {
     pub bytecode: Scratch,
     pub contraction: ContractionScratch,
+    pub attention: AttendScratch,
+    pub delta: DeltaScratch,
 }
 
 /// One value for each thread, reached by the thread's index in the pool.

@@ -176,6 +176,7 @@ impl Units {
         self.push_reading(graph, Work::Served(index), site.makes(), reads, histories, set);
         if let Some(unit) = self.units.last_mut() {
             unit.carries = site.state().is_some();
+            unit.states.extend(site.state());
         }
     }
 

@@ -40,6 +40,11 @@ impl<'a> View<'a> {
         }
     }
 
+    /// Words from one row of a tensor to the next; zero when all rows share it.
+    pub(super) fn stride(&self, buffer: BufferIndex) -> usize {
+        self.bases[buffer].stride
+    }
+
     /// Runs a group's operations over rows of its set, one operation after another.
     pub(super) fn operations(
         &self,

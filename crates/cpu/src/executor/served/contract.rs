@@ -132,10 +132,10 @@ pub(super) fn lower(lowering: &mut Lowering<'_>, units: &[usize]) -> Result<Cont
     let mut items = Vec::new();
     for &unit in units {
         let Work::Served(index) = lowering.units.units[unit].work else { continue };
-        let Served::Contract(site) = lowering.found.served[index.0].clone();
+        let Served::Contract(site) = lowering.found.served[index.0].clone() else { continue };
         let set = lowering.units.units[unit].set;
         items.push(Item {
-            activation: lowering.buffer(site.activation, set)?,
+            activation: lowering.readable(site.activation, set)?,
             weight: lowering.buffer(site.weight, set)?,
             output: lowering.buffer(site.node, set)?,
             set,
@@ -250,9 +250,7 @@ fn columns(
     let site = &item.site;
     let product = site.products[task.product];
     let weight = weight_view(view, item, product)?;
-    let stride = |buffer: BufferIndex| view.program.buffers[buffer].elements;
-    // A shared activation under rows of its own cannot be: the site would be shared too.
-    let (input, output) = (stride(item.activation), stride(item.output));
+    let (input, output) = (view.stride(item.activation), view.stride(item.output));
     let length = (rows.len() - 1) * input + site.columns;
     let start = view.row(item.activation, rows.start).wrapping_add(product.input);
     // SAFETY: rows of a tensor lie `input` words apart; the last one read holds the site's columns from its offset on.
@@ -260,9 +258,6 @@ fn columns(
     let activations = ActivationRows::new(values, rows.len(), site.columns, input)?;
     let range = task.columns.0..task.columns.1;
     let start = view.row(item.output, rows.start).wrapping_add(product.output + range.start);
-    for row in 0..rows.len() {
-        debug_assert!(product.output + site.count <= output, "row {row} of the result");
-    }
     let length = (rows.len() - 1) * output + range.len();
     // SAFETY: as above; tasks of a launch write disjoint columns, and nobody reads the result in this step. The slice
     // covers other tasks' columns between its rows, which the kernel does not touch.

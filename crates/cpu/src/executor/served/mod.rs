@@ -1,22 +1,28 @@
 //! Sites that a kernel serves instead of the general one: which they are, and the steps that run them.
 //!
-//! A query describes a site; here it is decided whether a kernel of this device can serve exactly that ([`contract`]). What a kernel cannot serve keeps its nodes, which the general kernel computes.
+//! A query describes a site; here it is decided whether a kernel of this device can serve exactly that ([`contract`],
+//! [`attend`], [`delta`]). What a kernel cannot serve keeps its nodes, which the general kernel computes.
 //!
 //! Start reading at [`find`].
 
+pub(super) mod attend;
 pub(super) mod contract;
+pub(super) mod delta;
 mod extend;
-#[allow(dead_code, reason = "attention and recurrences come next")]
 mod forms;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use fiddlehead_graph::queries::{HistoryStorage, Site, Source, assign_sites};
-use fiddlehead_graph::{Graph, HistoryId, NodeId, StateId};
+use fiddlehead_graph::queries::{HistoryStorage, RecurrenceKind, Site, Source, Variance, assign_sites};
+use fiddlehead_graph::{Graph, HistoryId, NodeId, NodeKind, StateId};
 use fiddlehead_plan::{DeviceError, Family, Policy};
 
+use self::attend::AttendSite;
 use self::contract::ContractSite;
+use self::delta::{DeltaShape, DeltaSite};
 use self::extend::Extension;
+use super::facts::{Facts, Joined};
 use super::lower::Lowering;
 use super::program::Step;
 use super::unit::{Unit, Work};
@@ -29,6 +35,8 @@ pub(super) struct ServedIndex(pub usize);
 #[derive(Clone, Debug)]
 pub(super) enum Served {
     Contract(ContractSite),
+    Attend(Box<AttendSite>),
+    Delta(Box<DeltaSite>),
 }
 
 impl Served {
@@ -36,23 +44,32 @@ impl Served {
     pub(super) fn covers(&self) -> &[NodeId] {
         match self {
             Served::Contract(site) => std::slice::from_ref(&site.node),
+            Served::Attend(site) => &site.covers,
+            Served::Delta(site) => &site.covers,
         }
     }
     /// Nodes whose tensors it leaves.
     pub(super) fn makes(&self) -> Vec<NodeId> {
         match self {
             Served::Contract(site) => vec![site.node],
+            Served::Attend(site) => vec![site.node],
+            Served::Delta(site) => vec![site.node],
         }
     }
     /// Tensors and histories that it reads.
     pub(super) fn reads(&self) -> (Vec<NodeId>, Vec<HistoryId>) {
         match self {
             Served::Contract(site) => (vec![site.activation, site.weight], vec![]),
+            Served::Attend(site) => (vec![site.query], vec![site.key, site.value]),
+            Served::Delta(site) => (site.reads(), vec![]),
         }
     }
     /// The state that it carries itself.
     pub(super) fn state(&self) -> Option<StateId> {
-        None
+        match self {
+            Served::Delta(site) => Some(site.state),
+            _ => None,
+        }
     }
 }
 
@@ -71,6 +88,30 @@ pub(super) struct Found {
 impl Found {
     pub(super) fn shares_launch(&self, unit: &Unit) -> bool {
         matches!(unit.work, Work::Served(index) if matches!(self.served[index.0], Served::Contract(_)))
+    }
+    /// By state: the delta rule that carries it.
+    pub(super) fn carried(&self) -> Vec<Option<Arc<DeltaShape>>> {
+        let mut carried = vec![None; self.graph.states().len()];
+        for site in &self.served {
+            if let Served::Delta(site) = site {
+                carried[site.state.index()] = Some(Arc::new(site.shape().clone()));
+            }
+        }
+        carried
+    }
+    /// What kernels compute together.
+    pub(super) fn joined(&self, facts: &Facts) -> Vec<Joined> {
+        let served = self.served.iter().map(|site| Joined {
+            nodes: site.covers().to_vec(),
+            reads: site.reads().0,
+            all: site.state().is_some(),
+        });
+        let defined = self.definitions.iter().map(|(&node, definition)| Joined {
+            nodes: vec![node],
+            reads: facts.reads[definition.index()].nodes.clone(),
+            all: false,
+        });
+        served.chain(defined).collect()
     }
     /// The node whose definition computes a node.
     pub(super) fn definition(&self, node: NodeId) -> NodeId {
@@ -93,10 +134,33 @@ pub(super) fn find(graph: &Graph, policy: &Policy) -> Result<Found, DeviceError>
     }
     for site in &sites.sites {
         match site {
+            // Computed once, at loading.
+            Site::Contraction(site)
+                if site.operands.iter().all(|operand| operand.variance == Variance::Constant) => {}
             Site::Contraction(site) if policy.serves(Family::Contraction) => {
                 match ContractSite::new(graph, site, &mut found.extension) {
                     Ok(site) => found.served.push(Served::Contract(site)),
                     Err(why) => found.refuse(site.node, why),
+                }
+            }
+            Site::Attention(site) if policy.serves(Family::Attention) => {
+                match AttendSite::new(graph, site, &sites, &mut found.extension) {
+                    Ok(served) => {
+                        found.served.push(Served::Attend(Box::new(served)));
+                        for epilogue in &site.epilogues {
+                            let added = found.extension.add(graph, epilogue.node, &epilogue.compute);
+                            found.definitions.insert(epilogue.node, added);
+                        }
+                    }
+                    Err(why) => found.refuse(site.node, why),
+                }
+            }
+            Site::Recurrence(site) if policy.serves(Family::Recurrence) => {
+                if let RecurrenceKind::Delta(delta) = &site.kind {
+                    match DeltaSite::new(graph, site, delta, &sites, &mut found.extension) {
+                        Ok(site) => found.served.push(Served::Delta(Box::new(site))),
+                        Err(why) => found.refuse(site.next, why),
+                    }
                 }
             }
             _ => {}
@@ -138,6 +202,9 @@ fn operand_node(
     extension: &mut Extension,
 ) -> Result<NodeId, String> {
     match source {
+        Source::Node(node) if matches!(graph.node(*node).kind, NodeKind::State(_)) => {
+            Err("an operand is a state, whose rows lie with their sessions".into())
+        }
         Source::Node(node) => Ok(*node),
         Source::Chain(compute) => Ok(extension.add(graph, reader, compute)),
         Source::History(_) => Err("an operand is read from a history".into()),
@@ -146,5 +213,13 @@ fn operand_node(
 
 /// Makes the step of units that share a launch.
 pub(super) fn lower(lowering: &mut Lowering<'_>, units: &[usize]) -> Result<Step, DeviceError> {
-    contract::lower(lowering, units).map(Step::Contract)
+    let served = |unit: usize| match lowering.units.units[unit].work {
+        Work::Served(index) => lowering.found.served.get(index.0),
+        _ => None,
+    };
+    match units.first().and_then(|&unit| served(unit)) {
+        Some(Served::Attend(site)) => attend::lower(lowering, site).map(|step| Step::Attend(Box::new(step))),
+        Some(Served::Delta(site)) => delta::lower(lowering, site).map(|step| Step::Delta(Box::new(step))),
+        _ => contract::lower(lowering, units).map(Step::Contract),
+    }
 }
