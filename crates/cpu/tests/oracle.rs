@@ -79,3 +79,28 @@ fn every_motif_runs_on_kernels() {
 fn mixed_programs_run_on_kernels() {
     mixed_programs(SERVED);
 }
+
+/// A test of kernels that none of them served would test nothing.
+#[test]
+fn kernels_serve_what_the_queries_find() {
+    let device = CpuDevice::new(1);
+    let mut served = std::collections::BTreeMap::new();
+    for (motif, family) in [
+        (Motif::Contraction, "contraction"),
+        (Motif::GroupedContraction, "contraction"),
+        (Motif::Attention, "attention"),
+        (Motif::DeltaRule, "recurrence"),
+    ] {
+        for seed in 0..12 {
+            let case = Case::new(&device, seed, &[motif], 1, SERVED);
+            let report = case.executor.explain(0).expect("a step");
+            let found = report.steps.iter().any(|step| step.family == family);
+            *served.entry(format!("{motif:?}")).or_insert(0) += usize::from(found);
+            if !found {
+                println!("{motif:?}, seed {seed}: {:?}", report.refusals);
+            }
+        }
+    }
+    println!("{served:?} of 12 each");
+    assert!(served.values().all(|&count| count >= 3), "{served:?}");
+}
