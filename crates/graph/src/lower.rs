@@ -4,8 +4,10 @@
 //! inlined, layers unrolled, what is known before planning is decided. What may never live here: types of the
 //! language (the checker settled them) and any rewriting beyond literals.
 //!
-//! Start reading at [`lower_function`], then [`value`](self) and `expression.rs`.
+//! Start reading at [`lower_function`], then `value.rs` (what things are), `expression.rs` (the interpreter), `array.rs`
+//! (how tensors are made) and `frame.rs` (which axes a tensor gets).
 
+mod array;
 mod bindings;
 mod error;
 mod expression;

@@ -76,8 +76,8 @@ impl Simplifier<'_> {
     pub fn expr(&self, expr: &Expr) -> (Expr, Element) {
         match expr {
             Expr::Float(_) => (expr.clone(), Element::F32),
-            Expr::Int(_) | Expr::Axis(_) => (self.pinned(expr), Element::I32),
-            Expr::Here => (self.pinned(expr), Element::I32),
+            // `here` stays even where it has one value: `0 ..= here` is how a path is known.
+            Expr::Int(_) | Expr::Axis(_) | Expr::Here => (expr.clone(), Element::I32),
             Expr::Bool(_) => (expr.clone(), Element::Bool),
             Expr::Id(_) => (expr.clone(), Element::Id),
             Expr::Accumulator => (Expr::Accumulator, self.accumulator),
@@ -98,16 +98,6 @@ impl Simplifier<'_> {
                 self.binary(*op, left, right, element)
             }
             Expr::Select(condition, then, otherwise) => self.select(condition, then, otherwise),
-        }
-    }
-
-    /// A literal when only one value is possible.
-    fn pinned(&self, expr: &Expr) -> Expr {
-        let interval = self.around.interval(expr);
-        if interval.low == interval.high && matches!(expr, Expr::Here) {
-            Expr::Int(interval.low)
-        } else {
-            expr.clone()
         }
     }
 
