@@ -1,43 +1,45 @@
-//! The elementary functions over blocks.
+//! The elementary functions over blocks: [`crate::kernels::rows`] under the names of instructions.
 
-/// One function over a block; both slices are of one length.
-pub(super) type Function = fn(&[f32], &mut [f32]);
+use super::code::Op;
+use crate::features::Isa;
+use crate::kernels::rows;
 
-/// The functions of one family of instructions.
-pub(super) struct Functions {
-    pub exp: Function,
-    pub log: Function,
-    pub sin: Function,
-    pub cos: Function,
-    pub tanh: Function,
-    pub sigmoid: Function,
-    pub silu: Function,
-    pub gelu: Function,
-    pub softplus: Function,
+/// Applies the function `op`; both slices are of one length. Other operations leave `to` alone.
+#[inline]
+pub(super) fn apply(op: Op, isa: Isa, from: &[f32], to: &mut [f32]) {
+    match op {
+        Op::Exp => rows::exp_slice(isa, from, to),
+        Op::Log => rows::log_slice(isa, from, to),
+        Op::Sin => rows::sin_slice(isa, from, to),
+        Op::Cos => rows::cos_slice(isa, from, to),
+        Op::Tanh => rows::tanh_slice(isa, from, to),
+        Op::Sigmoid => rows::sigmoid_slice(isa, from, to),
+        Op::Silu => rows::silu_slice(isa, from, to),
+        Op::Softplus => rows::softplus_slice(isa, from, to),
+        Op::Gelu => gelu(isa, from, to),
+        _ => {}
+    }
 }
 
-macro_rules! each {
-    ($f:expr) => {
-        |from, to| {
-            for (to, &x) in to.iter_mut().zip(from) {
-                let f: fn(f64) -> f64 = $f;
-                *to = f(f64::from(x)) as f32;
-            }
-        }
+/// `0.5 x (1 + tanh(u)) = x / (1 + e^(-2u))` for `u = sqrt(2/pi) (x + 0.044715 x^3)`, without the cancellation of the
+/// first form. The exponent is computed in f64, since the exponential magnifies its error, and joined to the
+/// exponential in two parts.
+fn gelu(isa: Isa, from: &[f32], to: &mut [f32]) {
+    const FACTOR: f64 = -1.595_769_121_605_730_7;
+    let exponent = |x: f32| {
+        let x = f64::from(x);
+        FACTOR * (x + 0.044715 * (x * x * x))
     };
+    for (to, &x) in to.iter_mut().zip(from) {
+        *to = exponent(x) as f32;
+    }
+    let high = |x: f32| exponent(x) as f32;
+    rows::exp_in_place(isa, to);
+    for (to, &x) in to.iter_mut().zip(from) {
+        let low = (exponent(x) - f64::from(high(x))) as f32;
+        // Past overflow the low part means nothing.
+        let power = if *to < f32::MAX { *to + *to * low } else { *to };
+        // -∞ / ∞ would be NaN; the limit is 0.
+        *to = if x == f32::NEG_INFINITY { -0.0 } else { x / (1.0 + power) };
+    }
 }
-
-/// The reference: f64 arithmetic, rounded once.
-pub(super) static REFERENCE: Functions = Functions {
-    exp: each!(f64::exp),
-    log: each!(f64::ln),
-    sin: each!(f64::sin),
-    cos: each!(f64::cos),
-    tanh: each!(f64::tanh),
-    sigmoid: each!(|x| 1.0 / (1.0 + (-x).exp())),
-    silu: each!(|x| if x == f64::NEG_INFINITY { -0.0 } else { x / (1.0 + (-x).exp()) }),
-    gelu: each!(|x| {
-        0.5 * x * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x * x * x)).tanh())
-    }),
-    softplus: each!(|x| x.max(0.0) + (-x.abs()).exp().ln_1p()),
-};

@@ -4,7 +4,8 @@
 //! Exact operations give the same bits in every family: nothing here fuses a product with a sum.
 
 use super::code::{Combine, FoldCode, Form, Lane, Op, PARTIALS};
-use super::functions::Functions;
+use super::functions;
+use crate::features::Isa;
 
 /// The words behind a slot, as `T`.
 ///
@@ -63,7 +64,7 @@ fn divide(a: i32, b: i32) -> i32 {
 /// # Safety
 /// The slots of `lane` point at `n` words (one for scalars); `to` overlaps no operand, except for a copy.
 #[inline(always)]
-pub(super) unsafe fn execute(lane: &Lane, pointers: &[*mut u32], n: usize, functions: &Functions) {
+pub(super) unsafe fn execute(lane: &Lane, pointers: &[*mut u32], n: usize, isa: Isa) {
     let n = if lane.vector { n } else { 1 };
     let (to, a) = (pointers[lane.to as usize], pointers[lane.a as usize]);
     let (b, c) = (pointers[lane.b as usize], pointers[lane.c as usize]);
@@ -95,26 +96,21 @@ pub(super) unsafe fn execute(lane: &Lane, pointers: &[*mut u32], n: usize, funct
                 }
             }};
         }
-        macro_rules! function {
-            ($name:ident) => {
-                (functions.$name)(read::<f32>(a, n), write::<f32>(to, n))
-            };
-        }
         match lane.op {
             Op::NegateFloat => unary!(f32 => f32, |a| -a),
             Op::AbsoluteFloat => unary!(f32 => f32, f32::abs),
             Op::Floor => unary!(f32 => f32, f32::floor),
             Op::Sqrt => unary!(f32 => f32, f32::sqrt),
             Op::Rsqrt => unary!(f32 => f32, |a: f32| 1.0 / a.sqrt()),
-            Op::Exp => function!(exp),
-            Op::Log => function!(log),
-            Op::Sin => function!(sin),
-            Op::Cos => function!(cos),
-            Op::Tanh => function!(tanh),
-            Op::Sigmoid => function!(sigmoid),
-            Op::Silu => function!(silu),
-            Op::Gelu => function!(gelu),
-            Op::Softplus => function!(softplus),
+            Op::Exp
+            | Op::Log
+            | Op::Sin
+            | Op::Cos
+            | Op::Tanh
+            | Op::Sigmoid
+            | Op::Silu
+            | Op::Gelu
+            | Op::Softplus => functions::apply(lane.op, isa, read::<f32>(a, n), write::<f32>(to, n)),
             Op::ToFloat => unary!(i32 => f32, |a| a as f32),
             Op::ToInt => unary!(f32 => i32, |a| a as i32),
             Op::NegateInteger => unary!(i32 => i32, i32::wrapping_neg),

@@ -2,7 +2,6 @@
 
 use super::code::*;
 use super::frame::{Frame, TrapKind};
-use super::functions::Functions;
 use super::lanes;
 use super::scratch::{Base, Found};
 use crate::features::Isa;
@@ -16,7 +15,7 @@ pub(super) struct Machine<'r> {
     /// The sources' rows, then the output's.
     pub bases: &'r mut [Base],
     pub found: &'r mut [Found],
-    pub functions: &'static Functions,
+    pub isa: Isa,
     pub interpret: Interpret,
     pub row: usize,
     pub here: i32,
@@ -72,7 +71,7 @@ unsafe fn interpret(machine: &mut Machine<'_>, list: &[Instruction]) -> Result<(
         unsafe {
             match *instruction {
                 Instruction::Lane(ref lane) => {
-                    lanes::execute(lane, machine.pointers, machine.lanes, machine.functions);
+                    lanes::execute(lane, machine.pointers, machine.lanes, machine.isa);
                 }
                 Instruction::Load(place) => machine.load(place as usize)?,
                 Instruction::Check(place) => machine.check(&code.checks[place as usize])?,

@@ -10,7 +10,6 @@ use super::choose::choose;
 use super::code::{Code, Coefficient};
 use super::emit::{Emission, emit};
 use super::frame::{Frame, LocalBox, LocalRow, Memory, Read, Slot, Trap, TrapKind};
-use super::functions::REFERENCE;
 use super::layout::{CompileError, Format, SourceLayout, Strides, row_major_strides};
 use super::machine::{Machine, interpreter};
 use super::scratch::{Base, Found, Scratch};
@@ -298,7 +297,7 @@ fn run_row(
         coefficients: &mut scratch.coefficients,
         bases: &mut scratch.bases,
         found: &mut scratch.found,
-        functions: &REFERENCE,
+        isa: scratch.isa,
         interpret: interpreter(scratch.isa),
         row,
         here,

@@ -2,6 +2,7 @@
 
 use fiddlehead_graph::{Graph, NodeId, Range, TopPart};
 
+use super::MAX_AXES;
 use super::build::{check_layout, reach};
 use super::frame::{Frame, Memory, Slot, TrapKind};
 use super::layout::{CompileError, Format, SourceLayout, Strides};
@@ -35,6 +36,9 @@ impl Top {
         let ranges: Vec<Range> = graph.axes(operand_node);
         check_layout(node, operand_node, Type::Float, &ranges, &operand)?;
         let shape = graph.shape(operand_node).filter(|shape| shape.last().is_some_and(|&last| k <= last));
+        if ranges.len() > MAX_AXES {
+            return Err(CompileError::TooManyAxes(node));
+        }
         let problem = "it takes more elements than its operand's last axis has";
         let shape = shape.ok_or(CompileError::Invalid { node, problem })?;
         let (Strides::Fixed(from), Strides::Fixed(to)) = (&operand.strides, &output.strides) else {
@@ -67,7 +71,8 @@ impl Top {
         if self.k == 0 || self.shape.contains(&0) {
             return Ok(());
         }
-        let mut point = vec![0; last];
+        let mut point = [0; MAX_AXES];
+        let point = &mut point[..last];
         if let (Some((first, end)), Some(place)) = (outer, point.first_mut()) {
             if first >= end.min(self.shape[0]) {
                 return Ok(());
