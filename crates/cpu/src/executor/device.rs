@@ -81,7 +81,7 @@ impl Device for CpuDevice {
         options: LoadOptions,
     ) -> Result<Box<dyn Executor>, DeviceError> {
         let policy = CpuDevice::policy(&options)?;
-        let context = Context { weights: &weights, policy: &policy };
+        let context = Context { weights: &weights, policy: &policy, single_row: false };
         let steps = model
             .steps
             .iter()
@@ -113,7 +113,7 @@ impl Device for CpuDevice {
             return Err(DeviceError::Unsupported { what: format!("`{}`", graph.name()), why });
         }
         let policy = CpuDevice::policy(options)?;
-        let context = Context { weights: &Weights::new(), policy: &policy };
+        let context = Context { weights: &Weights::new(), policy: &policy, single_row: false };
         let mut machine = Machine::new(lower(graph, context)?, self.pool.threads());
         let inputs = InputBuffers::new(graph.inputs(), inputs, 1)?;
         machine.run_alone(Workshop { pool: &self.pool, isa: self.features.isa }, inputs.words(), false)?;
@@ -128,7 +128,7 @@ impl Device for CpuDevice {
     fn explain(&self, graph: &Graph, options: &LoadOptions) -> Result<PlanReport, DeviceError> {
         let policy = CpuDevice::policy(options)?;
         let weights = explain::placeholder_weights(graph)?;
-        let context = Context { weights: &weights, policy: &policy };
+        let context = Context { weights: &weights, policy: &policy, single_row: false };
         let machine = Machine::new(lower(graph, context)?, self.pool.threads());
         Ok(explain::report(&machine, 1))
     }

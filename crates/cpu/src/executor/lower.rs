@@ -23,11 +23,13 @@ use crate::bytecode::{
 pub(super) struct Context<'a> {
     pub weights: &'a Weights,
     pub policy: &'a Policy,
+    /// Whether forests will have a single node, so that nothing is carried from row to row within a run.
+    pub single_row: bool,
 }
 
 /// Makes a program of a graph.
 pub(super) fn lower(graph: &Graph, context: Context<'_>) -> Result<Program, DeviceError> {
-    let found = served::find(graph, context.policy)?;
+    let found = served::find(graph, context)?;
     let mut facts = Facts::new(&found.graph);
     facts.join_demand(&found.joined(&facts));
     let units = Units::new(&found, &facts);

@@ -96,6 +96,18 @@ impl Machine {
         }
     }
 
+    /// A session that another machine began, of a step with the same states and histories.
+    pub(super) fn take_over(&self, begun: StepSession) -> StepSession {
+        let mut session = self.session();
+        if begun.states.len() != session.states.len() || begun.histories.len() != session.histories.len() {
+            return session;
+        }
+        for (state, begun) in session.states.iter_mut().zip(begun.states) {
+            state.committed = begun.committed;
+        }
+        StepSession { position: begun.position, histories: begun.histories, ..session }
+    }
+
     /// Runs the program over a forest, one session a segment. Everything stays in the machine's memory until the next
     /// run.
     pub(super) fn run(

@@ -1,7 +1,7 @@
 //! The delta rule along paths: chains, single nodes and trees, all by the serial form, so that all give the same bits.
 
 use fiddlehead_graph::queries::{
-    CorrectionReads, Decay, Delta, Operand, Readout, ReadoutOf, Recurrence, Sites,
+    CorrectionReads, Decay, Delta, FeedbackLoop, Operand, Readout, ReadoutOf, Recurrence,
 };
 use fiddlehead_graph::{Element, Expr, Graph, NodeId, StateId};
 use fiddlehead_plan::{DeviceError, StepReport};
@@ -83,7 +83,7 @@ impl DeltaSite {
         graph: &Graph,
         site: &Recurrence,
         delta: &Delta,
-        sites: &Sites,
+        loops: &[FeedbackLoop],
         extension: &mut Extension,
     ) -> Result<DeltaSite, String> {
         if !site.other_readers.is_empty() {
@@ -108,11 +108,7 @@ impl DeltaSite {
         covers.extend([site.next, readout.node]);
         covers.sort();
         covers.dedup();
-        if sites
-            .loops
-            .iter()
-            .any(|members| members.nodes.iter().any(|node| covers.binary_search(node).is_ok()))
-        {
+        if loops.iter().any(|members| members.nodes.iter().any(|node| covers.binary_search(node).is_ok())) {
             return Err("its operands depend on its own past through other nodes".into());
         }
         let mut part = |operand: &Operand, inner: usize, extents: &[usize], what: &str| {

@@ -16,14 +16,14 @@ use std::sync::Arc;
 
 use fiddlehead_graph::queries::{HistoryStorage, RecurrenceKind, Site, Source, Variance, assign_sites};
 use fiddlehead_graph::{Graph, HistoryId, NodeId, NodeKind, StateId};
-use fiddlehead_plan::{DeviceError, Family, Policy};
+use fiddlehead_plan::{DeviceError, Family};
 
 use self::attend::AttendSite;
 use self::contract::ContractSite;
 use self::delta::{DeltaShape, DeltaSite};
 use self::extend::Extension;
 use super::facts::{Facts, Joined};
-use super::lower::Lowering;
+use super::lower::{Context, Lowering};
 use super::program::Step;
 use super::unit::{Unit, Work};
 
@@ -120,7 +120,8 @@ impl Found {
 }
 
 /// Finds the sites of a graph that kernels serve under a policy.
-pub(super) fn find(graph: &Graph, policy: &Policy) -> Result<Found, DeviceError> {
+pub(super) fn find(graph: &Graph, context: Context<'_>) -> Result<Found, DeviceError> {
+    let policy = context.policy;
     let sites = assign_sites(graph);
     let mut found = Search {
         graph,
@@ -157,7 +158,8 @@ pub(super) fn find(graph: &Graph, policy: &Policy) -> Result<Found, DeviceError>
             }
             Site::Recurrence(site) if policy.serves(Family::Recurrence) => {
                 if let RecurrenceKind::Delta(delta) = &site.kind {
-                    match DeltaSite::new(graph, site, delta, &sites, &mut found.extension) {
+                    let loops = if context.single_row { &[][..] } else { &sites.loops[..] };
+                    match DeltaSite::new(graph, site, delta, loops, &mut found.extension) {
                         Ok(site) => found.served.push(Served::Delta(Box::new(site))),
                         Err(why) => found.refuse(site.next, why),
                     }
