@@ -107,6 +107,14 @@ impl Affine {
         if by == 1 {
             return self.into_expr();
         }
+        if let [(Expr::Binary(Binary::Divide, inner, divisor), 1)] = self.terms.as_slice()
+            && let Expr::Int(first) = **divisor
+            && self.constant == 0
+            && first > 0
+            && i32::try_from(first * by).is_ok()
+        {
+            return Affine::of(inner).divided(first * by, around);
+        }
         if self.interval(around).fits() {
             let (whole, rest) = self.clone().split(by);
             let interval = rest.interval(around);
@@ -118,14 +126,6 @@ impl Affine {
                 let inner = Expr::binary(Binary::Divide, rest.into_expr(), Expr::Int(by));
                 return whole.plus(Affine::atom(inner)).into_expr();
             }
-        }
-        if let [(Expr::Binary(Binary::Divide, inner, divisor), 1)] = self.terms.as_slice()
-            && let Expr::Int(first) = **divisor
-            && self.constant == 0
-            && first > 0
-            && i32::try_from(first * by).is_ok()
-        {
-            return Affine::of(inner).divided(first * by, around);
         }
         Expr::binary(Binary::Divide, self.into_expr(), Expr::Int(by))
     }
