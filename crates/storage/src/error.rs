@@ -62,4 +62,20 @@ pub enum StorageError {
         /// The shape asked for.
         to: Vec<usize>,
     },
+    /// A tensor that must be a matrix and is not.
+    #[error("shape {shape:?} is not a matrix")]
+    NoMatrix {
+        /// The dimensions.
+        shape: Vec<usize>,
+    },
+    /// Scales that do not belong to the matrix.
+    #[error("the scales of shape {shape:?} have shape {found:?}, expected {expected:?}")]
+    WrongScales {
+        /// The matrix's dimensions.
+        shape: Vec<usize>,
+        /// Scales along each dimension.
+        expected: [usize; 2],
+        /// The scales' dimensions.
+        found: Vec<usize>,
+    },
 }

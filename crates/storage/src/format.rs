@@ -1,8 +1,22 @@
 //! The formats that weights are stored in: one arm here and one file in `format/` each.
 
 mod bfloat16;
+mod f8_e4m3_128;
 mod float16;
 mod float32;
+mod iq4_nl;
+mod iq4_xs;
+mod nibbles;
+mod q2_k;
+mod q3_k;
+mod q4_0;
+mod q4_1;
+mod q4_k;
+mod q5_0;
+mod q5_1;
+mod q5_k;
+mod q6_k;
+mod q8_0;
 
 use std::fmt;
 
@@ -28,6 +42,7 @@ macro_rules! formats {
         /// A weight means its dequantised value: see [`dequantise`].
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[non_exhaustive]
+        #[allow(non_camel_case_types, reason = "the names that files and people use")]
         pub enum Format {
             $($(#[$documentation])* $name,)*
         }
@@ -53,6 +68,32 @@ formats! {
     F16 => float16,
     /// The upper half of a binary32, little-endian.
     BF16 => bfloat16,
+    /// Bytes under a scale for each 32.
+    Q8_0 => q8_0,
+    /// Nibbles under a scale for each 32.
+    Q4_0 => q4_0,
+    /// Nibbles under a scale and a minimum for each 32.
+    Q4_1 => q4_1,
+    /// Five bits under a scale for each 32.
+    Q5_0 => q5_0,
+    /// Five bits under a scale and a minimum for each 32.
+    Q5_1 => q5_1,
+    /// Two bits under scales and minima for each 16, themselves scaled for each 256.
+    Q2_K => q2_k,
+    /// Three bits under scales for each 16, themselves scaled for each 256.
+    Q3_K => q3_k,
+    /// Nibbles under scales and minima for each 32, themselves scaled for each 256.
+    Q4_K => q4_k,
+    /// Five bits under scales and minima for each 32, themselves scaled for each 256.
+    Q5_K => q5_k,
+    /// Six bits under scales for each 16, themselves scaled for each 256.
+    Q6_K => q6_k,
+    /// Nibbles that index uneven values, under a scale for each 32.
+    IQ4_NL => iq4_nl,
+    /// Nibbles that index uneven values, under scales for each 32, themselves scaled for each 256.
+    IQ4_XS => iq4_xs,
+    /// Eight-bit floats under a scale for each 128.
+    F8_E4M3_128 => f8_e4m3_128,
 }
 
 impl Format {

@@ -22,9 +22,11 @@
 mod bytes;
 mod error;
 mod format;
+mod pack;
 mod tensor;
 
 pub use bytes::{Bytes, Memory};
 pub use error::StorageError;
 pub use format::{Format, Layout, dequantise};
+pub use pack::pack_f8_e4m3;
 pub use tensor::Tensor;

@@ -1,0 +1,15 @@
+//! 32 nibbles under a binary16 scale and minimum: `scale × nibble + minimum`.
+//!
+//! Block: scale, minimum (2 bytes each), 16 bytes of nibbles as in `q4_0`.
+
+use super::Layout;
+use super::nibbles::{each_nibble, half_at};
+
+pub(super) const LAYOUT: Layout = Layout { name: "q4_1", block_elements: 32, block_bytes: 20, dequantise };
+
+fn dequantise(bytes: &[u8], out: &mut [f32]) {
+    for (block, out) in bytes.as_chunks::<20>().0.iter().zip(out.as_chunks_mut::<32>().0) {
+        let (scale, minimum) = (half_at(block, 0), half_at(block, 2));
+        each_nibble(&block[4..], out, |_, nibble| scale * f32::from(nibble) + minimum);
+    }
+}
