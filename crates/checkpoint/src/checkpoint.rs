@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use fiddlehead_storage::{Bytes, Tensor};
+use fiddlehead_storage::{Bytes, Tensor, pack_f8_e4m3};
 use serde_json::Value;
 
 use crate::locate::{Index, Located, locate};
@@ -13,6 +13,8 @@ use crate::{CheckpointError, Companions};
 
 /// The name under which the embedded weights appear in messages.
 const EMBEDDED: &str = "the embedded model.safetensors";
+/// The type of eight-bit weights, served where a tensor named `…_scale_inv` holds a scale for each 128 × 128 of them.
+const F8: &str = "F8_E4M3";
 
 /// A tensor that a file holds in a type no storage format serves.
 #[derive(Debug, Clone)]
@@ -21,12 +23,16 @@ pub struct Unserved {
     pub path: PathBuf,
     /// Its type.
     pub element: Element,
+    /// The dimensions, outermost first.
+    pub shape: Vec<usize>,
+    /// The stored bytes.
+    pub bytes: Bytes,
 }
 
 /// An opened model: weights by name, configuration, and the small files beside them.
 ///
-/// The weights stay in the mapped file (or in the program, for an embedded one); nothing is copied. Every range was
-/// checked on opening.
+/// The weights stay in the mapped file (or in the program, for an embedded one); nothing is copied, except eight-bit
+/// weights, which are put together with their scales. Every range was checked on opening.
 #[derive(Debug)]
 pub struct Checkpoint {
     tensors: BTreeMap<String, Tensor>,
@@ -165,12 +171,13 @@ impl Opened {
                 return Err(bad(format!("also in {other}; a tensor belongs to one file")));
             }
             self.homes.insert(entry.name.clone(), self.paths.len());
+            let view = bytes.slice(entry.range.clone()).ok_or_else(|| bad("past the end".to_owned()))?;
             let Some(format) = entry.element.format() else {
-                let unserved = Unserved { path: path.clone(), element: entry.element };
+                let unserved =
+                    Unserved { path: path.clone(), element: entry.element, shape: entry.shape, bytes: view };
                 self.unserved.insert(entry.name, unserved);
                 continue;
             };
-            let view = bytes.slice(entry.range.clone()).ok_or_else(|| bad("past the end".to_owned()))?;
             let tensor =
                 Tensor::new(format, entry.shape.clone(), view).map_err(|error| bad(error.to_string()))?;
             self.tensors.insert(entry.name, tensor);
@@ -196,7 +203,32 @@ impl Opened {
         Ok(())
     }
 
-    fn finish(self, companions: Companions) -> Result<Checkpoint, CheckpointError> {
+    /// Puts each eight-bit weight together with its scales, which files keep in a tensor beside it.
+    fn join_scales(&mut self) -> Result<(), CheckpointError> {
+        for (name, weight) in std::mem::take(&mut self.unserved) {
+            let scales_name = format!("{name}_scale_inv");
+            let scales = match self.tensors.get(&scales_name) {
+                Some(scales) if weight.element.name() == F8 => scales,
+                _ => {
+                    self.unserved.insert(name, weight);
+                    continue;
+                }
+            };
+            let joined = pack_f8_e4m3(weight.shape, &weight.bytes, scales).map_err(|error| {
+                let reason = format!("with its scales `{scales_name}`: {error}");
+                CheckpointError::Safetensors {
+                    path: weight.path,
+                    source: safetensors::FileError::BadTensor { name: name.clone(), reason },
+                }
+            })?;
+            self.tensors.remove(&scales_name);
+            self.tensors.insert(name, joined);
+        }
+        Ok(())
+    }
+
+    fn finish(mut self, companions: Companions) -> Result<Checkpoint, CheckpointError> {
+        self.join_scales()?;
         let config = companions.read_object("config.json")?.ok_or_else(|| CheckpointError::MissingFile {
             place: companions.place(),
             name: "config.json".to_owned(),

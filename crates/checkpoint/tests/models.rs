@@ -160,6 +160,36 @@ fn a_tensor_of_an_unserved_type_is_refused_only_when_asked_for() {
     assert!(error.contains("`ids` is stored as I64"), "{error}");
 }
 
+#[test]
+fn eight_bit_weights_are_joined_with_their_scales() {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("config.json"), "{}").expect("written");
+    let values = [0x38u8, 0xb8].repeat(128);
+    let write = |scales: &[f32], shape: [usize; 2]| {
+        let scales: Vec<u8> = scales.iter().flat_map(|scale| scale.to_le_bytes()).collect();
+        let view = |kind, shape: [usize; 2], bytes| {
+            safetensors::tensor::TensorView::new(kind, shape.to_vec(), bytes).expect("fits")
+        };
+        let weight = view(safetensors::Dtype::F8_E4M3, [2, 128], &values);
+        let scales = view(safetensors::Dtype::F32, shape, &scales);
+        let alone = weight.clone();
+        let tensors = [("a.weight", weight), ("a.weight_scale_inv", scales), ("b.weight", alone)];
+        let file = safetensors::serialize(tensors, None).expect("serializes");
+        fs::write(folder.path().join("model.safetensors"), file).expect("written");
+    };
+    write(&[0.5], [1, 1]);
+    let checkpoint = Checkpoint::open(folder.path()).expect("opens");
+    assert_eq!(
+        checkpoint.tensor("a.weight").expect("there").to_f32().expect("values"),
+        [0.5, -0.5].repeat(128)
+    );
+    assert_eq!(checkpoint.tensors().len(), 1);
+    let error = checkpoint.tensor("b.weight").expect_err("no scales").to_string();
+    assert!(error.contains("F8_E4M3"), "{error}");
+    write(&[0.5, 1.0], [1, 2]);
+    refused(folder.path(), "tensor `a.weight`: with its scales `a.weight_scale_inv`");
+}
+
 #[cfg(unix)]
 #[test]
 fn a_device_is_no_model() {
