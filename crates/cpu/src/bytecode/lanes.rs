@@ -186,7 +186,9 @@ pub(super) unsafe fn begin(fold: &FoldCode, pointers: &[*mut u32], n: usize) {
     // SAFETY: the caller vouches for the slots.
     unsafe {
         write::<u32>(pointers[fold.accumulator as usize], n).fill(empty(fold.combine));
-        write::<i32>(pointers[fold.indices as usize], n).fill(-1);
+        if matches!(fold.combine, Combine::ArgMaxFloat | Combine::ArgMaxInteger) {
+            write::<i32>(pointers[fold.indices as usize], n).fill(-1);
+        }
     }
 }
 
@@ -325,15 +327,23 @@ pub(super) unsafe fn step(fold: &FoldCode, pointers: &[*mut u32], n: usize) {
 
 #[inline(always)]
 fn reduce<T: Copy>(partials: &mut [T], f: impl Fn(T, T) -> T) -> T {
-    let mut width = PARTIALS / 2;
-    while width > 0 {
-        let (low, high) = partials.split_at_mut(width);
-        for (low, &high) in low.iter_mut().zip(high.iter()) {
-            *low = f(*low, high);
-        }
-        width /= 2;
-    }
+    const { assert!(PARTIALS == 64) };
+    // Each halving by itself, so that its width is known to the compiler.
+    halve::<T, 32>(partials, &f);
+    halve::<T, 16>(partials, &f);
+    halve::<T, 8>(partials, &f);
+    halve::<T, 4>(partials, &f);
+    halve::<T, 2>(partials, &f);
+    halve::<T, 1>(partials, &f);
     partials[0]
+}
+
+#[inline(always)]
+fn halve<T: Copy, const WIDTH: usize>(partials: &mut [T], f: &impl Fn(T, T) -> T) {
+    let (low, high) = partials.split_at_mut(WIDTH);
+    for (low, &high) in low[..WIDTH].iter_mut().zip(&high[..WIDTH]) {
+        *low = f(*low, high);
+    }
 }
 
 fn reduce_arg<T: Ordered>(best: &[T], indices: &[i32]) -> i32 {
@@ -359,8 +369,10 @@ pub(super) unsafe fn end(fold: &FoldCode, pointers: &[*mut u32], n: usize) {
     // SAFETY: the caller vouches for the slots.
     unsafe {
         if !fold.along_lanes {
-            for index in write::<i32>(indices, n) {
-                *index = if *index < 0 { 0 } else { *index };
+            if matches!(fold.combine, Combine::ArgMaxFloat | Combine::ArgMaxInteger) {
+                for index in write::<i32>(indices, n) {
+                    *index = if *index < 0 { 0 } else { *index };
+                }
             }
             return;
         }

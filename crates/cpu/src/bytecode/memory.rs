@@ -8,6 +8,23 @@ use super::layout::{Format, Strides};
 use super::machine::Machine;
 use super::scratch::{Found, ZEROS};
 
+/// A step known to the compiler becomes shuffles of whole vectors.
+///
+/// # Safety
+/// `from` reaches `STEP * (to.len() - 1) + 1` words.
+#[inline(always)]
+unsafe fn strided<const STEP: usize>(from: *const u32, to: &mut [u32]) {
+    let Some((last, to)) = to.split_last_mut() else { return };
+    // SAFETY: the caller's; the last element stands apart, since words after it may not exist.
+    unsafe {
+        let groups = std::slice::from_raw_parts(from, STEP * to.len());
+        for (to, group) in to.iter_mut().zip(groups.chunks_exact(STEP)) {
+            *to = group[0];
+        }
+        *last = *from.add(STEP * to.len());
+    }
+}
+
 impl Machine<'_> {
     /// # Safety
     /// The machine is set up; indices are in range, as the compiler proved or a check saw to.
@@ -67,10 +84,17 @@ impl Machine<'_> {
                     self.pointers[load.to as usize] = words.offset(offset as isize).cast_mut();
                 }
                 Pattern::Strided => {
-                    let from = words.offset(offset as isize);
-                    let step = step as isize;
-                    for (lane, to) in lanes::write::<u32>(to, n).iter_mut().enumerate() {
-                        *to = *from.offset(step * lane as isize);
+                    let (from, to) = (words.offset(offset as isize), lanes::write::<u32>(to, n));
+                    match step {
+                        2 => strided::<2>(from, to),
+                        3 => strided::<3>(from, to),
+                        4 => strided::<4>(from, to),
+                        8 => strided::<8>(from, to),
+                        _ => {
+                            for (lane, to) in to.iter_mut().enumerate() {
+                                *to = *from.offset(step as isize * lane as isize);
+                            }
+                        }
                     }
                 }
                 Pattern::Gathered => {

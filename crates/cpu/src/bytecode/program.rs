@@ -2,20 +2,18 @@
 
 use std::ops::Range as Rows;
 
-use fiddlehead_graph::{Compute, Expr, Fold, FoldKind, Graph, NodeId, NodeKind, Range};
+use fiddlehead_graph::{Graph, NodeId, NodeKind, Range};
 
 use super::MAX_AXES;
-use super::build::{Window, build, check_layout, reach};
-use super::choose::choose;
+use super::build::{check_layout, reach};
 use super::code::{Code, Coefficient};
-use super::emit::{Emission, emit};
+use super::compile::{BoxAxis, compile_box, compile_windows};
 use super::frame::{Frame, LocalBox, LocalRow, Memory, Read, Slot, Trap, TrapKind};
-use super::layout::{CompileError, Format, SourceLayout, Strides, row_major_strides};
+use super::layout::{CompileError, Format, SourceLayout, Strides};
 use super::machine::{Machine, interpreter};
 use super::scratch::{Base, Found, Scratch};
 use super::top::Top;
 use super::value::{HERE_LIMIT, Type};
-use super::window::{divisions, whole, windows};
 
 /// A computed tensor's or a top-k's program. Compiled once for a graph and its layouts, run for any rows.
 #[derive(Debug)]
@@ -43,17 +41,6 @@ pub struct Outer {
     pub extent: usize,
     /// Parts must begin and end at multiples of this, or at the end of the axis.
     pub multiple: usize,
-}
-
-/// How the box of a local tensor comes about, one axis.
-#[derive(Debug)]
-enum BoxAxis {
-    Fixed(usize),
-    /// The least start and the greatest end over all points of the earlier axes.
-    Between {
-        low: Box<Code>,
-        high: Box<Code>,
-    },
 }
 
 impl BlockProgram {
@@ -308,106 +295,4 @@ fn run_row(
     // SAFETY: the interpreter's family is enabled; slots, bases and coefficients are set up for the code, and each base
     // was checked to reach as far as the code's indices can.
     unsafe { machine.run(0) }
-}
-
-/// Compiles the windows of a compute, and the multiple at which its outermost axis may be cut.
-fn compile_windows(
-    graph: &Graph,
-    node: NodeId,
-    compute: &Compute,
-    layouts: &dyn Fn(NodeId) -> SourceLayout,
-    output: &SourceLayout,
-) -> Result<(Vec<Code>, usize), CompileError> {
-    let fold = compute.fold.as_ref().map(|fold| &fold.kind);
-    let all = whole(compute);
-    let built = build(graph, node, compute, layouts, &all)?;
-    let mut codes = Vec::new();
-    let mut multiple = 1;
-    for window in windows(&built, &all) {
-        let mut window: Vec<Window> = window;
-        let mut best = build(graph, node, compute, layouts, &window)?;
-        let (mut nest, mut cost) = choose(&best, fold, &output.strides);
-        for (axis, inner) in divisions(&best, &window, fold) {
-            let mut divided = window.clone();
-            divided[axis].divided = Some(inner);
-            let Ok(other) = build(graph, node, compute, layouts, &divided) else { continue };
-            let (other_nest, other_cost) = choose(&other, fold, &output.strides);
-            if other_cost < cost {
-                (best, nest, cost, window) = (other, other_nest, other_cost, divided);
-            }
-        }
-        let divided = window.first().filter(|_| best.rank > 0).and_then(|window| window.divided);
-        multiple = least_common_multiple(multiple, divided.unwrap_or(1));
-        let mut code = emit(Emission { built: &best, nest, fold, output, outermost_divided: divided, cost });
-        code.dense = dense(&compute.axes, &output.strides);
-        codes.push(code);
-    }
-    Ok((codes, multiple))
-}
-
-/// The outermost stride and extent of a row without gaps.
-fn dense(axes: &[Range], strides: &Strides) -> Option<(usize, usize)> {
-    let Strides::Fixed(strides) = strides else { return None };
-    let shape: Vec<usize> = axes
-        .iter()
-        .map(|range| match range {
-            Range::Fixed(n) => *n,
-            Range::Between { .. } => 0,
-        })
-        .collect();
-    (*strides == row_major_strides(&shape)).then(|| match (strides.first(), shape.first()) {
-        (Some(&stride), Some(&extent)) => (stride, extent),
-        _ => (1, 1),
-    })
-}
-
-fn least_common_multiple(a: usize, b: usize) -> usize {
-    let (mut x, mut y) = (a, b);
-    while y != 0 {
-        (x, y) = (y, x % y);
-    }
-    a / x * b
-}
-
-/// Programs for the least start and greatest end of each jagged axis: folds over the earlier axes.
-fn compile_box(
-    graph: &Graph,
-    node: NodeId,
-    axes: &[Range],
-    layouts: &dyn Fn(NodeId) -> SourceLayout,
-) -> Result<Vec<BoxAxis>, CompileError> {
-    let mut box_axes = Vec::new();
-    for (place, range) in axes.iter().enumerate() {
-        box_axes.push(match range {
-            Range::Fixed(extent) => BoxAxis::Fixed(*extent),
-            Range::Between { start, end, .. } => {
-                let extreme = |expr: &Expr, kind: FoldKind| {
-                    let varies = expr.any(&mut |part| matches!(part, Expr::Axis(_)));
-                    let fold = varies.then(|| Fold { kind, axes: axes[..place].to_vec() });
-                    let compute = Compute {
-                        axes: Vec::new(),
-                        fold,
-                        guard: None,
-                        body: expr.clone(),
-                        permissions: Default::default(),
-                    };
-                    let fold = compute.fold.as_ref().map(|fold| &fold.kind);
-                    let built = build(graph, node, &compute, layouts, &whole(&compute))?;
-                    let output = SourceLayout::row_major(usize::MAX, &[], false);
-                    let (nest, cost) = choose(&built, fold, &output.strides);
-                    let emission = Emission {
-                        built: &built,
-                        nest,
-                        fold,
-                        output: &output,
-                        outermost_divided: None,
-                        cost,
-                    };
-                    Ok(Box::new(emit(emission)))
-                };
-                BoxAxis::Between { low: extreme(start, FoldKind::Min)?, high: extreme(end, FoldKind::Max)? }
-            }
-        });
-    }
-    Ok(box_axes)
 }

@@ -6,6 +6,7 @@ use fiddlehead_graph::{Binary, Element, Unary};
 
 use super::affine::Affine;
 use super::frame::Read;
+use super::integer::{I32, floor_divide, floor_remainder, integer_range};
 
 /// A value, by its place in [`Values::all`]; parts come before wholes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -102,7 +103,6 @@ pub(super) struct Values {
     known: HashMap<Kind, Value>,
 }
 
-const I32: (i64, i64) = (i32::MIN as i64, i32::MAX as i64);
 /// Depths stay below this, so that positions never wrap.
 pub(super) const HERE_LIMIT: i32 = 1 << 30;
 
@@ -433,33 +433,4 @@ pub(super) fn compares(op: Binary) -> bool {
 
 fn commutes(op: Binary) -> bool {
     matches!(op, Binary::Add | Binary::Multiply | Binary::Min | Binary::Max)
-}
-
-/// Integer division towards minus infinity; `b` is not zero.
-pub(super) fn floor_divide(a: i32, b: i32) -> i32 {
-    let quotient = a.wrapping_div(b);
-    if a.wrapping_rem(b) != 0 && ((a < 0) != (b < 0)) { quotient - 1 } else { quotient }
-}
-
-/// The remainder of the floor division; `b` is not zero.
-pub(super) fn floor_remainder(a: i32, b: i32) -> i32 {
-    let remainder = a.wrapping_rem(b);
-    if remainder != 0 && ((remainder < 0) != (b < 0)) { remainder + b } else { remainder }
-}
-
-fn integer_range(op: Binary, (a, b): (i64, i64), (c, d): (i64, i64)) -> (i64, i64) {
-    let hull = |values: [i64; 4]| {
-        (values.into_iter().min().unwrap_or(I32.0), values.into_iter().max().unwrap_or(I32.1))
-    };
-    let range = match op {
-        Binary::Add => (a + c, b + d),
-        Binary::Subtract => (a - d, b - c),
-        Binary::Multiply => hull([a * c, a * d, b * c, b * d]),
-        Binary::Min => (a.min(c), b.min(d)),
-        Binary::Max => (a.max(c), b.max(d)),
-        Binary::Divide if c > 0 => hull([a.div_euclid(c), a.div_euclid(d), b.div_euclid(c), b.div_euclid(d)]),
-        Binary::Remainder if c > 0 => (0, if a >= 0 { b.min(d - 1) } else { d - 1 }),
-        _ => I32,
-    };
-    if range.0 < I32.0 || range.1 > I32.1 { I32 } else { range }
 }
