@@ -16,7 +16,7 @@
 //!
 //! Numerics: + − × ÷ are single IEEE operations in source order, never fused; elementary functions are those of
 //! [`crate::kernels::rows`]; sums along the lanes go to 64 partials by position and meet in one tree, sums across the
-//! lanes go in order. Which of the two is a function of the node's shape alone.
+//! lanes go in order. Which of the two is a function of the node and its layouts alone.
 //!
 //! What must never live here: kernels that know a site's name, and choices between kernels.
 //! Start reading at [`Frame`], then at `code`.
