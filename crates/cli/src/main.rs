@@ -1,2 +1,45 @@
-//! The fiddlehead command.
-fn main() {}
+//! The `fiddlehead` command: flags, files, terminals, and nothing that a library could own.
+//!
+//! Start reading at `arguments.rs`, which defines every flag once (parser, help, configuration file, completions and
+//! the reference page all come from it), then at the file of a command.
+
+mod arguments;
+mod bench;
+mod chat;
+mod configuration;
+mod device;
+mod embedded;
+mod exec;
+mod explain;
+mod failure;
+mod interrupt;
+mod memory;
+mod npy;
+mod output;
+mod random;
+mod reference;
+mod run;
+mod statistics;
+
+use std::process::ExitCode;
+
+use arguments::Command;
+
+fn main() -> ExitCode {
+    let arguments = match configuration::arguments(std::env::args_os().collect()) {
+        Ok(arguments) => arguments,
+        Err(error) => return failure::report(&error),
+    };
+    let result = match arguments.command {
+        Command::Run(arguments) => run::run(&arguments),
+        Command::Exec(arguments) => exec::exec(&arguments),
+        Command::Explain(arguments) => explain::explain(&arguments),
+        Command::Bench(arguments) => bench::bench(&arguments),
+        Command::Completions { shell } => reference::completions(shell),
+        Command::Reference => reference::print(),
+    };
+    match result {
+        Ok(code) => code,
+        Err(error) => failure::report(&error),
+    }
+}

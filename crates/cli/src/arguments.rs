@@ -1,0 +1,303 @@
+//! Every command and flag, defined once.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser, TypedValueParser};
+use clap::{Args, Parser, Subcommand, ValueHint};
+use fiddlehead_engine::{Defaults, Sampling};
+use fiddlehead_plan::Numerics;
+
+const EXIT_CODES: &str = "Exit codes:
+  0    it worked (also when the reader of the output went away)
+  1    it failed: a file, a program, a model or the system
+  2    the command line or the configuration file is wrong
+  130  interrupted with Ctrl-C";
+
+/// The whole command line.
+#[derive(Debug, Parser)]
+#[command(
+    name = "fiddlehead",
+    version,
+    about = "Runs language models and array programs that are written as natural loops",
+    after_help = EXIT_CODES,
+    max_term_width = 100,
+    subcommand_required = true,
+    arg_required_else_help = true
+)]
+pub struct Arguments {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Answer a prompt, or chat
+    #[command(after_help = RUN_EXAMPLES)]
+    Run(Box<RunArguments>),
+    /// Run `fn main` of a program on arrays
+    #[command(after_help = EXEC_EXAMPLES)]
+    Exec(ExecArguments),
+    /// Show the graph of a program or a model, its sites, what was refused and why, and the plan
+    #[command(after_help = EXPLAIN_EXAMPLES)]
+    Explain(ExplainArguments),
+    /// Measure how fast a model reads prompts and generates
+    #[command(after_help = BENCH_EXAMPLES)]
+    Bench(BenchArguments),
+    /// Print a completion script for a shell
+    #[command(after_help = COMPLETIONS_EXAMPLES)]
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Print the reference of all commands as Markdown
+    #[command(hide = true)]
+    Reference,
+}
+
+const RUN_EXAMPLES: &str = "Without PROMPT on a terminal it is a chat: Ctrl-C stops the answer, Ctrl-D leaves, /help
+lists the commands. Without PROMPT elsewhere the prompt is read from standard input. Without --model
+the small model that is built in answers. What no flag says comes from the configuration file, then
+from the model's generation_config.json.
+
+Examples:
+  fiddlehead run \"Write a story about a brave fox named Tim who finds a lantern.\"
+  fiddlehead run --model ~/models/Qwen3.5-0.8B --system \"Be brief.\" \"What is a fern?\"
+  fiddlehead run --temperature 0 --max-tokens 64 --json \"Tell me a story.\"
+  echo \"Tell me a story.\" | fiddlehead run --seed 7 --stop \"The end\"
+  fiddlehead run --config quiet.toml          # temperature = 0.2, stop = [\"The end\"], ...
+  fiddlehead run --raw \"<|im_start|>user\"     # the text as it stands, special tokens meant";
+
+const EXEC_EXAMPLES: &str = "An input is a .npy file, a number (for a scalar), or random:SEED: f32 values of the
+standard normal distribution, i32 and id values from 0 to 15, bools, all decided by SEED and the
+input's name. Sizes are solved from the shapes of the files; --dim gives those that no file tells.
+NumPy's f64 and i64 are read as f32 and i32 when the values fit.
+
+Examples:
+  fiddlehead exec product.fh --input a=a.npy --input b=b.npy --output c.npy
+  fiddlehead exec product.fh --dim M=2 --dim N=3 --dim K=4 --input a=random:1 --input b=random:2
+  fiddlehead exec norm.fh --input x=x.npy --input eps=1e-6 --output y.npy
+
+Several results go to y0.npy, y1.npy, ... in the program's order. Without --output a short summary of
+each result is printed.";
+
+const EXPLAIN_EXAMPLES: &str = "Examples:
+  fiddlehead explain product.fh --dim M=64 --dim N=64 --dim K=64
+  fiddlehead explain product.fh --dim M=64 --dim N=64 --dim K=64 --svg product.svg
+  fiddlehead explain --model ~/models/Qwen3.5-0.8B --step main
+  fiddlehead explain --embedded --step main --svg stories.svg";
+
+const BENCH_EXAMPLES: &str = "Prompts are random tokens, as llama-bench has it; a warm-up comes first, and prompts and
+generation take turns. Each prompt is read into an empty session, and so is each generation.
+
+Examples:
+  fiddlehead bench --prompt 512 --generate 128 --threads 2
+  fiddlehead bench --model ~/models/Qwen3.5-0.8B --repetitions 3 --json";
+
+const COMPLETIONS_EXAMPLES: &str = "Examples:
+  fiddlehead completions bash > ~/.local/share/bash-completion/completions/fiddlehead
+  fiddlehead completions zsh > ~/.zfunc/_fiddlehead
+  fiddlehead completions fish > ~/.config/fish/completions/fiddlehead.fish";
+
+#[derive(Debug, Args)]
+pub struct RunArguments {
+    /// What to answer
+    pub prompt: Option<String>,
+    #[command(flatten)]
+    pub model: ModelArguments,
+    #[command(flatten)]
+    pub sampling: SamplingArguments,
+    /// A system message for the model
+    #[arg(long, value_name = "TEXT", conflicts_with = "raw")]
+    pub system: Option<String>,
+    /// No chat template: the model goes on from the prompt as it stands
+    #[arg(long)]
+    pub raw: bool,
+    /// Print one JSON object at the end: prompt_tokens, tokens, text, finish_reason, seed, timings
+    #[arg(long)]
+    pub json: bool,
+    /// Print how long things took, on standard error
+    #[arg(long)]
+    pub stats: bool,
+    #[command(flatten)]
+    pub device: DeviceArguments,
+    #[command(flatten)]
+    pub configuration: ConfigurationArguments,
+}
+
+#[derive(Debug, Args)]
+pub struct ModelArguments {
+    /// A safetensors model: its folder, its file, or its index. The built-in model when absent
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::AnyPath)]
+    pub model: Option<PathBuf>,
+    /// The longest path of a session in tokens, prompt and answer together [default: what the model was
+    /// made for, at most 8192]
+    #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(1..=1 << 30))]
+    pub context: Option<u32>,
+}
+
+/// How the next token is chosen. What is absent is the model's own.
+#[derive(Clone, Debug, Default, Args)]
+pub struct SamplingArguments {
+    /// Logits are divided by it; 0 takes the most likely token always
+    #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
+    pub temperature: Option<f32>,
+    /// Only this many of the most likely tokens stay; 0 keeps all
+    #[arg(long, value_name = "COUNT")]
+    pub top_k: Option<usize>,
+    /// Only the most likely tokens stay whose probabilities first reach this sum; 1 keeps all
+    #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
+    pub top_p: Option<f32>,
+    /// Only tokens stay that are at least this fraction as likely as the most likely one; 0 keeps all
+    #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
+    pub min_p: Option<f32>,
+    /// Makes every token less likely that is in the prompt or the answer already; 1 changes nothing
+    #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
+    pub repetition_penalty: Option<f32>,
+    /// Taken off the logit of every token that is in the answer already
+    #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
+    pub presence_penalty: Option<f32>,
+    /// Taken off the logit of a token for each time it is in the answer already
+    #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
+    pub frequency_penalty: Option<f32>,
+    /// The same seed gives the same answer; drawn and told (--stats, --json) when absent
+    #[arg(long, value_name = "NUMBER")]
+    pub seed: Option<u64>,
+    /// The most tokens to generate [default: until the context is full]
+    #[arg(long, value_name = "COUNT")]
+    pub max_tokens: Option<usize>,
+    /// Stop before this text; may be given several times
+    #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
+    pub stop: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct DeviceArguments {
+    /// Threads to compute with [default: one for each core]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub threads: Option<u16>,
+    /// Which roundings are allowed: f32 none, auto what the program permits, strict the same for prompts
+    /// and answers
+    #[arg(long, value_name = "CONTRACT", default_value = "auto", value_parser = numerics())]
+    pub numerics: Numerics,
+    /// Choose the kernels of a family of sites: FAMILY=off, auto, or a candidate's name
+    #[arg(long, value_name = "FAMILY=CHOICE", value_parser = pair)]
+    pub dispatch: Vec<(String, String)>,
+}
+
+#[derive(Debug, Args)]
+pub struct ConfigurationArguments {
+    /// A TOML file of flags by their names: temperature = 0.5, stop = ["The end"]. Flags win over it
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub config: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct ExecArguments {
+    /// The program
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub program: PathBuf,
+    /// The value of a size
+    #[arg(long, value_name = "NAME=NUMBER", value_parser = dim)]
+    pub dim: Vec<(String, i64)>,
+    /// An input: NAME=file.npy, NAME=NUMBER or NAME=random:SEED
+    #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
+    pub input: Vec<(String, String)>,
+    /// Where the result goes, as .npy
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub output: Option<PathBuf>,
+    #[command(flatten)]
+    pub device: DeviceArguments,
+    #[command(flatten)]
+    pub configuration: ConfigurationArguments,
+}
+
+#[derive(Debug, Args)]
+pub struct ExplainArguments {
+    /// The program; its `fn main` or `step fn main` is explained
+    #[arg(value_hint = ValueHint::FilePath, required_unless_present_any = ["model", "embedded"])]
+    pub program: Option<PathBuf>,
+    /// A safetensors model
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::AnyPath, conflicts_with = "program")]
+    pub model: Option<PathBuf>,
+    /// The model that is built in
+    #[arg(long, conflicts_with_all = ["program", "model"])]
+    pub embedded: bool,
+    /// Only this step of a model
+    #[arg(long, value_name = "NAME", conflicts_with = "program")]
+    pub step: Option<String>,
+    /// The value of a size
+    #[arg(long, value_name = "NAME=NUMBER", value_parser = dim, conflicts_with_all = ["model", "embedded"])]
+    pub dim: Vec<(String, i64)>,
+    /// Draw the graph (of the first step) into this file
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub svg: Option<PathBuf>,
+    #[command(flatten)]
+    pub device: DeviceArguments,
+    #[command(flatten)]
+    pub configuration: ConfigurationArguments,
+}
+
+#[derive(Debug, Args)]
+pub struct BenchArguments {
+    #[command(flatten)]
+    pub model: ModelArguments,
+    /// Tokens of a prompt; 0 measures no prompts
+    #[arg(long, value_name = "TOKENS", default_value_t = 512)]
+    pub prompt: usize,
+    /// Tokens to generate; 0 measures no generation
+    #[arg(long, value_name = "TOKENS", default_value_t = 128)]
+    pub generate: usize,
+    /// How often each is measured
+    #[arg(long, value_name = "COUNT", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub repetitions: u32,
+    /// Print one JSON object instead of a table
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub device: DeviceArguments,
+    #[command(flatten)]
+    pub configuration: ConfigurationArguments,
+}
+
+impl SamplingArguments {
+    /// The sampling asked for, on top of what the model says.
+    pub fn over(&self, defaults: &Defaults) -> Sampling {
+        let model = defaults.sampling();
+        Sampling {
+            temperature: self.temperature.unwrap_or(model.temperature),
+            top_k: self.top_k.unwrap_or(model.top_k),
+            top_p: self.top_p.unwrap_or(model.top_p),
+            min_p: self.min_p.unwrap_or(model.min_p),
+            repetition_penalty: self.repetition_penalty.unwrap_or(model.repetition_penalty),
+            presence_penalty: self.presence_penalty.unwrap_or(model.presence_penalty),
+            frequency_penalty: self.frequency_penalty.unwrap_or(model.frequency_penalty),
+        }
+    }
+}
+
+impl DeviceArguments {
+    /// The dispatch policy by family; of a family given twice the last one counts.
+    pub fn dispatch(&self) -> BTreeMap<String, String> {
+        self.dispatch.iter().cloned().collect()
+    }
+}
+
+fn numerics() -> impl TypedValueParser<Value = Numerics> {
+    PossibleValuesParser::new(["f32", "auto", "strict"]).try_map(|text| text.parse::<Numerics>())
+}
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() && !value.is_empty() => Ok((name.into(), value.into())),
+        _ => Err("NAME=VALUE is wanted".into()),
+    }
+}
+
+fn dim(text: &str) -> Result<(String, i64), String> {
+    let (name, value) = pair(text).map_err(|_| "NAME=NUMBER is wanted")?;
+    match value.parse::<i64>() {
+        Ok(number) if (1..=i64::from(i32::MAX)).contains(&number) => Ok((name, number)),
+        _ => Err(format!("`{value}` is no size: a whole number from 1 to {} is wanted", i32::MAX)),
+    }
+}
