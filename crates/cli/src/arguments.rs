@@ -55,7 +55,8 @@ pub enum Command {
     Reference,
 }
 
-const RUN_EXAMPLES: &str = "Without PROMPT on a terminal it is a chat: Ctrl-C stops the answer, Ctrl-D leaves, /help
+const RUN_EXAMPLES: &str =
+    "Without PROMPT on a terminal it is a chat: Ctrl-C stops the answer, Ctrl-D leaves, /help
 lists the commands. Without PROMPT elsewhere the prompt is read from standard input. Without --model
 the small model that is built in answers. What no flag says comes from the configuration file, then
 from the model's generation_config.json.
@@ -68,7 +69,8 @@ Examples:
   fiddlehead run --config quiet.toml          # temperature = 0.2, stop = [\"The end\"], ...
   fiddlehead run --raw \"<|im_start|>user\"     # the text as it stands, special tokens meant";
 
-const EXEC_EXAMPLES: &str = "An input is a .npy file, a number (for a scalar), or random:SEED: f32 values of the
+const EXEC_EXAMPLES: &str =
+    "An input is a .npy file, a number (for a scalar), or random:SEED: f32 values of the
 standard normal distribution, i32 and id values from 0 to 15, bools, all decided by SEED and the
 input's name. Sizes are solved from the shapes of the files; --dim gives those that no file tells.
 NumPy's f64 and i64 are read as f32 and i32 when the values fit.
@@ -87,7 +89,8 @@ const EXPLAIN_EXAMPLES: &str = "Examples:
   fiddlehead explain --model ~/models/Qwen3.5-0.8B --step main
   fiddlehead explain --embedded --step main --svg stories.svg";
 
-const BENCH_EXAMPLES: &str = "Prompts are random tokens, as llama-bench has it; a warm-up comes first, and prompts and
+const BENCH_EXAMPLES: &str =
+    "Prompts are random tokens, as llama-bench has it; a warm-up comes first, and prompts and
 generation take turns. Each prompt is read into an empty session, and so is each generation.
 
 Examples:

@@ -45,7 +45,7 @@ pub fn chat(arguments: &RunArguments) -> Result<ExitCode> {
         match editor.readline("> ") {
             Ok(line) => {
                 cancel.store(false, Ordering::Relaxed);
-                if chat.line(&mut model, &line, cancel)? == Next::Leave {
+                if chat.line(&mut model, &line, &cancel)? == Next::Leave {
                     return Ok(ExitCode::SUCCESS);
                 }
             }
@@ -150,7 +150,9 @@ impl Chat {
                 output::print_line(if self.stats { "timings are shown" } else { "timings are not shown" })?;
             }
             Line::Quit => return Ok(Next::Leave),
-            Line::Unknown(name) => output::print_line(&format!("there is no /{name}; /help lists the commands"))?,
+            Line::Unknown(name) => {
+                output::print_line(&format!("there is no /{name}; /help lists the commands"))?
+            }
         }
         Ok(Next::GoOn)
     }
@@ -203,7 +205,9 @@ impl Settings {
             return Err("/set FLAG VALUE, such as /set temperature 0.5".to_owned());
         }
         let mut changed = Settings { sampling: self.sampling.clone() };
-        changed.try_update_from([format!("--{flag}={value}")]).map_err(|error| failure::clap_message(&error))?;
+        changed
+            .try_update_from([format!("--{flag}={value}")])
+            .map_err(|error| failure::clap_message(&error))?;
         run::check(&changed.sampling).map_err(|error| error.to_string())?;
         *self = changed;
         Ok(format!("{flag} is {value}"))
@@ -239,7 +243,8 @@ mod tests {
         assert_eq!(settings.set("top_k", "40"), Ok("top-k is 40".to_owned()));
         assert_eq!(settings.sampling.temperature, Some(0.5));
         assert_eq!(settings.sampling.top_k, Some(40));
-        for (flag, value) in [("temperature", "hot"), ("temperature", "-1"), ("colour", "red"), ("seed", "")] {
+        for (flag, value) in [("temperature", "hot"), ("temperature", "-1"), ("colour", "red"), ("seed", "")]
+        {
             assert!(settings.set(flag, value).is_err(), "{flag} {value}");
         }
         assert_eq!(settings.sampling.temperature, Some(0.5));

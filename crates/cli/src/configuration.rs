@@ -38,7 +38,8 @@ pub fn arguments(line: Vec<OsString>) -> Result<Arguments> {
 }
 
 fn flags_of_file(path: &Path, name: &str, given: &ArgMatches) -> Result<Vec<OsString>> {
-    let text = std::fs::read_to_string(path).map_err(|error| usage(format!("{}: {error}", path.display())))?;
+    let text =
+        std::fs::read_to_string(path).map_err(|error| usage(format!("{}: {error}", path.display())))?;
     let table: Table = toml::from_str(&text)
         .map_err(|error| usage(format!("{}: {}", path.display(), error.to_string().trim_end())))?;
     let everything = Arguments::command();
@@ -57,7 +58,7 @@ fn flags_of_file(path: &Path, name: &str, given: &ArgMatches) -> Result<Vec<OsSt
         };
         if given.value_source(&id) != Some(ValueSource::CommandLine) {
             push(&mut flags, key, value).map_err(|wanted| {
-                usage(format!("{}: `{key}` is {value}; {wanted} is wanted", path.display()))
+                usage(format!("{}: `{key}` is a {}; {wanted} is wanted", path.display(), value.type_str()))
             })?;
         }
     }

@@ -26,16 +26,15 @@ pub fn device(arguments: &DeviceArguments) -> CpuDevice {
 
 /// How programs and models are run.
 pub fn load_options(arguments: &DeviceArguments) -> LoadOptions {
-    LoadOptions {
-        numerics: arguments.numerics,
-        dispatch: arguments.dispatch(),
-        ..LoadOptions::default()
-    }
+    LoadOptions { numerics: arguments.numerics, dispatch: arguments.dispatch(), ..LoadOptions::default() }
 }
 
 /// Where the model is that a path names: the built-in one without a path.
 pub fn source(path: Option<&Path>) -> ModelSource<'_> {
-    path.map_or_else(embedded::source, ModelSource::Path)
+    match path {
+        Some(path) => ModelSource::Path(path),
+        None => embedded::source(),
+    }
 }
 
 /// The model's name for people.
@@ -53,7 +52,9 @@ pub fn load(model: &ModelArguments, device: &DeviceArguments) -> Result<Model> {
     let loaded = Model::load(source(model.model.as_deref()), &self::device(device), &options)?;
     let (context, trained) = (loaded.context(), loaded.trained_context());
     if trained > 0 && context > trained {
-        output::remark(&format!("note: --context {context} is longer than the {trained} tokens the model was made for"));
+        output::remark(&format!(
+            "note: --context {context} is longer than the {trained} tokens the model was made for"
+        ));
     }
     Ok(loaded)
 }

@@ -84,7 +84,10 @@ pub fn stream(
 
 fn standard_input() -> Result<String> {
     let mut text = String::new();
-    std::io::stdin().lock().read_to_string(&mut text).context("the prompt cannot be read from standard input")?;
+    std::io::stdin()
+        .lock()
+        .read_to_string(&mut text)
+        .context("the prompt cannot be read from standard input")?;
     let without_end = text.strip_suffix('\n').unwrap_or(&text);
     Ok(without_end.strip_suffix('\r').unwrap_or(without_end).to_owned())
 }
@@ -96,9 +99,9 @@ fn answer(arguments: &RunArguments, prompt: &str) -> Result<ExitCode> {
     let request = request(&model, &arguments.sampling, prompt);
     let mut generator = Generator::new(&mut model, 0)?;
     let generation = if arguments.json {
-        generator.generate(&mut model, &request, cancel, &mut |_| ControlFlow::Continue(()))?
+        generator.generate(&mut model, &request, &cancel, &mut |_| ControlFlow::Continue(()))?
     } else {
-        let generation = stream(&mut model, &mut generator, &request, cancel)?;
+        let generation = stream(&mut model, &mut generator, &request, &cancel)?;
         output::print_line("")?;
         generation
     };

@@ -1,0 +1,143 @@
+//! `fiddlehead explain`: what the compiler sees and what the device would do.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, anyhow};
+use fiddlehead_engine::{Function, Model, ModelOptions, compile};
+use fiddlehead_graph::display::draw_svg;
+use fiddlehead_graph::queries::sites::{Site, Sites, assign_sites};
+use fiddlehead_graph::{Graph, NodeId};
+use fiddlehead_plan::{Device, PlanReport};
+
+use crate::arguments::ExplainArguments;
+use crate::exec::{read_program, unique};
+use crate::failure::usage;
+use crate::{device, output};
+
+/// Explains a program or a model.
+///
+/// # Errors
+/// Whatever is wrong with it, and a drawing that cannot be written.
+pub fn explain(arguments: &ExplainArguments) -> Result<ExitCode> {
+    match &arguments.program {
+        Some(program) => explain_program(arguments, program)?,
+        None => explain_model(arguments)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn explain_program(arguments: &ExplainArguments, path: &Path) -> Result<()> {
+    let program = compile(&path.display().to_string(), &read_program(path)?)?;
+    if program.functions.iter().all(|function| function.model.is_some()) && !program.models.is_empty() {
+        let name = path.display();
+        return Err(usage(format!(
+            "{name} holds a model, whose sizes a checkpoint tells; give --model PATH instead"
+        )));
+    }
+    let sizes = unique("--dim", &arguments.dim)?;
+    let function = Function::prepare(&program, "main", &BTreeMap::new(), &sizes)?;
+    let options = device::load_options(&arguments.device);
+    let report = device::device(&arguments.device).explain(function.graph(), &options)?;
+    show(function.graph(), &report)?;
+    draw(arguments, function.graph())
+}
+
+fn explain_model(arguments: &ExplainArguments) -> Result<()> {
+    let options = ModelOptions { load: device::load_options(&arguments.device), context: None };
+    let source = device::source(arguments.model.as_deref());
+    let model = Model::load(source, &device::device(&arguments.device), &options)?;
+    let steps = &model.executor().model().steps;
+    let wanted = |graph: &&Graph| arguments.step.as_ref().is_none_or(|name| graph.name() == name);
+    let Some(first) = steps.iter().find(wanted) else {
+        let names = steps.iter().map(Graph::name).collect::<Vec<_>>().join(", ");
+        let name = arguments.step.as_deref().unwrap_or_default();
+        return Err(usage(format!("the model has no step `{name}`; its steps are: {names}")));
+    };
+    for (place, graph) in steps.iter().enumerate().filter(|(_, graph)| wanted(graph)) {
+        show(graph, &model.executor().explain(place)?)?;
+    }
+    draw(arguments, first)
+}
+
+fn show(graph: &Graph, report: &PlanReport) -> Result<()> {
+    let mut text = format!("{graph}\n");
+    let sites = assign_sites(graph);
+    describe_sites(&mut text, graph, &sites);
+    describe_plan(&mut text, report);
+    Ok(output::print_line(&text)?)
+}
+
+fn describe_sites(out: &mut String, graph: &Graph, sites: &Sites) {
+    let _ = writeln!(out, "sites of {}", graph.name());
+    for site in &sites.sites {
+        let results: Vec<String> = site.results().iter().map(|&node| label(graph, node)).collect();
+        let absorbed = site.nodes().len().saturating_sub(results.len());
+        let more = if absorbed > 0 { format!(" (and {absorbed} within)") } else { String::new() };
+        let _ = writeln!(out, "  {:<12} {}{more}", family(site), results.join(", "));
+    }
+    let _ = writeln!(out, "\nrefusals of {}", graph.name());
+    if sites.refusals.is_empty() {
+        let _ = writeln!(out, "  none");
+    }
+    for refusal in &sites.refusals {
+        let _ = writeln!(out, "  {}: not {}: {}", label(graph, refusal.node), refusal.rule, refusal.why);
+    }
+}
+
+fn describe_plan(out: &mut String, report: &PlanReport) {
+    let _ = writeln!(
+        out,
+        "\nplan for {}: {} bytes of buffers ({} without sharing)",
+        report.regime, report.planned_bytes, report.unshared_bytes
+    );
+    for step in &report.steps {
+        let _ = writeln!(
+            out,
+            "  {:<12} {:<16} {:>9.1} us  {}  [{}]",
+            step.family,
+            step.candidate,
+            step.microseconds,
+            step.detail,
+            step.nodes.join(", ")
+        );
+    }
+    for (node, why) in &report.refusals {
+        let _ = writeln!(out, "  refused: {node}: {why}");
+    }
+}
+
+fn label(graph: &Graph, node: NodeId) -> String {
+    let name = &graph.node(node).origin.name;
+    if name.is_empty() { node.to_string() } else { format!("{node} {name}") }
+}
+
+fn family(site: &Site) -> &'static str {
+    match site {
+        Site::Attention(_) => "attention",
+        Site::Recurrence(_) => "recurrence",
+        Site::Window(_) => "window",
+        Site::Contraction(_) => "contraction",
+        Site::Reduction(_) => "reduction",
+        Site::Gather(_) => "gather",
+        Site::Top(_) => "top",
+        Site::Chain(_) => "chain",
+        Site::Scan(_) => "scan",
+        Site::General(_) => "general",
+    }
+}
+
+fn draw(arguments: &ExplainArguments, graph: &Graph) -> Result<()> {
+    let Some(path) = &arguments.svg else { return Ok(()) };
+    let sites = assign_sites(graph);
+    let labels = sites
+        .sites
+        .iter()
+        .flat_map(|site| site.nodes().into_iter().map(|node| (node, family(site).to_owned())))
+        .collect();
+    std::fs::write(path, draw_svg(graph, &labels))
+        .with_context(|| path.display().to_string())
+        .map_err(|error| anyhow!("the drawing cannot be written: {error:#}"))
+}
