@@ -146,7 +146,7 @@ pub struct SamplingArguments {
     #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
     pub temperature: Option<f32>,
     /// Only this many of the most likely tokens stay; 0 keeps all
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", allow_negative_numbers = true)]
     pub top_k: Option<usize>,
     /// Only the most likely tokens stay whose probabilities first reach this sum; 1 keeps all
     #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
@@ -164,10 +164,10 @@ pub struct SamplingArguments {
     #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
     pub frequency_penalty: Option<f32>,
     /// The same seed gives the same answer; drawn and told (--stats, --json) when absent
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
     pub seed: Option<u64>,
     /// The most tokens to generate [default: until the context is full]
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", allow_negative_numbers = true)]
     pub max_tokens: Option<usize>,
     /// Stop before this text; may be given several times
     #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
@@ -246,10 +246,10 @@ pub struct BenchArguments {
     #[command(flatten)]
     pub model: ModelArguments,
     /// Tokens of a prompt; 0 measures no prompts
-    #[arg(long, value_name = "TOKENS", default_value_t = 512)]
+    #[arg(long, value_name = "TOKENS", default_value_t = 512, allow_negative_numbers = true)]
     pub prompt: usize,
     /// Tokens to generate; 0 measures no generation
-    #[arg(long, value_name = "TOKENS", default_value_t = 128)]
+    #[arg(long, value_name = "TOKENS", default_value_t = 128, allow_negative_numbers = true)]
     pub generate: usize,
     /// How often each is measured
     #[arg(long, value_name = "COUNT", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
