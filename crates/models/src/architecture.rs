@@ -1,7 +1,9 @@
 //! The table of architectures.
 
 use crate::config::Config;
+use crate::dense::{GEMMA3, LLAMA, QWEN3, QWEN3_MOE};
 use crate::error::ModelError;
+use crate::hybrid::{QWEN3_5, QWEN3_5_MOE, QWEN3_NEXT};
 use crate::mapper::Mapper;
 
 /// One architecture: its program and its mapping.
@@ -19,7 +21,7 @@ pub struct Architecture {
 
 /// Every architecture that can be served. Adding one is adding a line here, a program and a mapping.
 pub fn architectures() -> &'static [Architecture] {
-    &[crate::qwen3_5::ARCHITECTURE]
+    &[LLAMA, QWEN3, QWEN3_MOE, GEMMA3, QWEN3_5, QWEN3_5_MOE, QWEN3_NEXT]
 }
 
 /// The architecture that a configuration names.

@@ -22,6 +22,12 @@ impl<'a> Config<'a> {
         Config { value: whole.get("text_config").filter(|inner| inner.is_object()).unwrap_or(whole) }
     }
 
+    /// A configuration that is no checkpoint's.
+    #[cfg(test)]
+    pub(crate) fn from_value(value: &'a Value) -> Config<'a> {
+        Config { value }
+    }
+
     /// A value that may be absent; `null` counts as absent. `key` may be a path with dots.
     pub fn get(&self, key: &str) -> Option<&'a Value> {
         key.split('.').try_fold(self.value, |value, part| value.get(part)).filter(|value| !value.is_null())

@@ -1,17 +1,20 @@
 //! Model programs and the mapping from a checkpoint to what they ask for.
 //!
-//! An architecture is one program under `programs/` and one mapping beside this file: the mapping names the program's
+//! An architecture is one program under `programs/` (a page that stands alone) and one mapping beside this file: the mapping names the program's
 //! dims, statics, constants and weights in the words of a checkpoint. Nothing else in the system knows an
 //! architecture by name. What must never live here: devices, kernels, the arithmetic of a model.
 //!
-//! Start reading at [`Architecture`], then `qwen3_5.rs`.
+//! Start reading at [`Architecture`], then `dense.rs` and `hybrid.rs`.
 
 mod architecture;
 mod config;
+mod dense;
 mod error;
+mod experts;
 mod fit;
+mod hybrid;
 mod mapper;
-mod qwen3_5;
+mod rope;
 
 pub use architecture::{Architecture, architectures, find};
 pub use config::Config;

@@ -1,11 +1,12 @@
 //! What a mapping writes into: dims, statics, constants and weights by the program's names.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use fiddlehead_checkpoint::Checkpoint;
 use fiddlehead_graph::lower::{Known, ModelBindings};
-use fiddlehead_storage::Tensor;
+use fiddlehead_storage::{Format, Tensor};
 
 use crate::architecture::Architecture;
 use crate::config::Config;
@@ -115,6 +116,68 @@ impl<'a> Mapper<'a> {
     /// Says how long a path the model was made for.
     pub fn context(&mut self, tokens: usize) {
         self.context = tokens;
+    }
+
+    /// Binds a weight to several tensors of one shape and format, one behind the other: `[tensors, ...shape]`. Their
+    /// bytes are copied, because nothing says that a file has them side by side.
+    ///
+    /// # Errors
+    /// When a tensor is missing, or differs from the first one in shape or format.
+    pub fn stack(&mut self, path: impl Into<String>, tensors: &[String]) -> Result<(), ModelError> {
+        let Some(name) = tensors.first() else { return Ok(()) };
+        let first = self.checkpoint.tensor(name)?;
+        let mut bytes = Vec::new();
+        for tensor in tensors {
+            let found = self.checkpoint.tensor(tensor)?;
+            if (found.shape(), found.format()) != (first.shape(), first.format()) {
+                let why = format!("its shape or format differs from that of `{name}`");
+                return Err(ModelError::Values { tensor: tensor.clone(), why });
+            }
+            bytes.extend_from_slice(found.bytes());
+        }
+        let shape = [&[tensors.len()], first.shape()].concat();
+        self.copied(path.into(), name, first.format(), shape, bytes)
+    }
+
+    /// Binds a weight to some of the rows of each part of a tensor `[parts, rows, columns]`. Their bytes are copied.
+    ///
+    /// # Errors
+    /// When the tensor is missing, or has no three axes or too few rows.
+    pub fn rows_of_each(
+        &mut self,
+        path: impl Into<String>,
+        tensor: &str,
+        rows: Range<usize>,
+    ) -> Result<(), ModelError> {
+        let found = self.checkpoint.tensor(tensor)?;
+        let &[parts, height, columns] = found.shape() else {
+            let why = format!("it has {} axes; three are wanted", found.shape().len());
+            return Err(ModelError::Values { tensor: tensor.to_owned(), why });
+        };
+        if rows.end > height {
+            let why = format!("its parts have {height} rows; {} are wanted", rows.end);
+            return Err(ModelError::Values { tensor: tensor.to_owned(), why });
+        }
+        let row_bytes = found.row_bytes();
+        let part =
+            |part: usize| (part * height + rows.start) * row_bytes..(part * height + rows.end) * row_bytes;
+        let bytes = (0..parts).flat_map(|index| &found.bytes()[part(index)]).copied().collect();
+        self.copied(path.into(), tensor, found.format(), vec![parts, rows.len(), columns], bytes)
+    }
+
+    fn copied(
+        &mut self,
+        path: String,
+        tensor: &str,
+        format: Format,
+        shape: Vec<usize>,
+        bytes: Vec<u8>,
+    ) -> Result<(), ModelError> {
+        let value = Tensor::new(format, shape, bytes.into())
+            .map_err(|why| ModelError::Values { tensor: tensor.to_owned(), why: why.to_string() })?;
+        self.weights.insert(path.clone(), value);
+        self.sources.insert(path, tensor.to_owned());
+        Ok(())
     }
 
     /// Binds a weight, by its path in the program, to a tensor of the checkpoint.

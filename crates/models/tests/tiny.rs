@@ -35,3 +35,33 @@ fn agrees(name: &str) {
 fn qwen3_5() {
     agrees("qwen3_5");
 }
+
+#[test]
+fn llama() {
+    agrees("llama");
+}
+
+#[test]
+fn qwen3() {
+    agrees("qwen3");
+}
+
+#[test]
+fn qwen3_moe() {
+    agrees("qwen3_moe");
+}
+
+#[test]
+fn gemma3() {
+    agrees("gemma3");
+}
+
+#[test]
+fn qwen3_5_moe() {
+    agrees("qwen3_5_moe");
+}
+
+#[test]
+fn qwen3_next() {
+    agrees("qwen3_next");
+}
