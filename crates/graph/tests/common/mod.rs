@@ -1,6 +1,8 @@
 //! A short way to write graphs by hand: expressions with operators, and tensors from closures over their axes.
 #![allow(dead_code)]
 
+pub mod restate;
+
 use std::ops::{Add, Div, Mul, Rem, Sub};
 use std::sync::Arc;
 
