@@ -29,7 +29,7 @@ pub use counts::PathCounts;
 pub use defaults::Defaults;
 pub use error::{EngineError, SamplingError};
 pub use generate::{FinishReason, Generation, GenerationTimings, Generator, Request};
-pub use load::{ModelOptions, ModelSource};
+pub use load::{ModelOptions, ModelSource, Prepared};
 pub use model::{LoadTimings, Model, ModelParts};
 pub use program::{Function, NamedArray, compile};
 pub use sampler::{Sampler, draw_seed};

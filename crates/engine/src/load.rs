@@ -8,8 +8,7 @@ use fiddlehead_checkpoint::Checkpoint;
 use fiddlehead_graph::ModelGraph;
 use fiddlehead_graph::lower::lower_model;
 use fiddlehead_graph::rewrite::optimise;
-use fiddlehead_models::Bound;
-use fiddlehead_plan::{Device, LoadOptions};
+use fiddlehead_plan::{Device, LoadOptions, Weights};
 use fiddlehead_text::{ChatTemplate, Tokenizer, end_tokens};
 use serde_json::Value;
 
@@ -58,17 +57,12 @@ impl Model {
             ModelSource::Path(path) => Checkpoint::open(path)?,
             ModelSource::Embedded { weights, companions } => Checkpoint::embedded(weights, companions)?,
         };
-        let bound = fiddlehead_models::bind(&checkpoint)?;
         let companions = Companions::read(&checkpoint)?;
-        let trained = bound.context;
-        let context = options.context.unwrap_or_else(|| match trained {
+        let Prepared { graphs, weights, trained_context, mut plan_seconds } = Prepared::new(&checkpoint)?;
+        let context = options.context.unwrap_or(match trained_context {
             0 => LONGEST_UNASKED,
             trained => trained.min(LONGEST_UNASKED),
         });
-        let planning = Instant::now();
-        let graphs = graphs(&bound)?;
-        let mut plan_seconds = planning.elapsed().as_secs_f64();
-        let weights = fiddlehead_models::fit(&bound, &graphs)?;
         let planning = Instant::now();
         let load = LoadOptions { context, ..options.load.clone() };
         let executor = device.load(Arc::new(graphs), weights, load)?;
@@ -80,19 +74,42 @@ impl Model {
             ends: companions.ends,
             defaults: companions.defaults,
             context,
-            trained_context: trained,
+            trained_context,
             timings: LoadTimings { load_seconds: started.elapsed().as_secs_f64(), plan_seconds },
         })
     }
 }
 
-/// The graphs of an architecture's program with a checkpoint's sizes.
-fn graphs(bound: &Bound) -> Result<ModelGraph, EngineError> {
-    let architecture = bound.architecture;
-    let program = compile(&format!("{}.fh", architecture.name), architecture.program)?;
-    let model = lower_model(&program, architecture.name, &bound.bindings)
-        .map_err(|error| EngineError::lowering(&program.source, error))?;
-    Ok(ModelGraph { steps: model.steps.iter().map(optimise).collect(), ..model })
+/// What a device is given of a checkpoint: graphs and weights, without anything about text.
+#[derive(Debug)]
+pub struct Prepared {
+    /// The steps of its architecture's program with its sizes, rewritten.
+    pub graphs: ModelGraph,
+    /// The weights that they read, in the declared shapes.
+    pub weights: Weights,
+    /// The longest path that the model was made for, in tokens; 0 when it does not say.
+    pub trained_context: usize,
+    /// Seconds from the program's text to the graphs.
+    pub plan_seconds: f64,
+}
+
+impl Prepared {
+    /// Compiles the program of a checkpoint's architecture for it and fits its weights.
+    ///
+    /// # Errors
+    /// When the architecture is not known, or does not fit the configuration or the weights.
+    pub fn new(checkpoint: &Checkpoint) -> Result<Prepared, EngineError> {
+        let bound = fiddlehead_models::bind(checkpoint)?;
+        let planning = Instant::now();
+        let architecture = bound.architecture;
+        let program = compile(&format!("{}.fh", architecture.name), architecture.program)?;
+        let model = lower_model(&program, architecture.name, &bound.bindings)
+            .map_err(|error| EngineError::lowering(&program.source, error))?;
+        let graphs = ModelGraph { steps: model.steps.iter().map(optimise).collect(), ..model };
+        let plan_seconds = planning.elapsed().as_secs_f64();
+        let weights = fiddlehead_models::fit(&bound, &graphs)?;
+        Ok(Prepared { graphs, weights, trained_context: bound.context, plan_seconds })
+    }
 }
 
 /// What the small files say.

@@ -10,7 +10,7 @@ use crate::{fiddlehead, stories};
 const FILES: [&str; 4] = ["config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"];
 
 /// A folder with the built-in model's files, its weights changed by `change`.
-fn model(change: impl FnOnce(Vec<u8>) -> Vec<u8>) -> TempDir {
+pub fn model(change: impl FnOnce(Vec<u8>) -> Vec<u8>) -> TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     for name in FILES {
         fs::copy(stories(name), folder.path().join(name)).expect("copied");

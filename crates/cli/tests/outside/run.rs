@@ -151,9 +151,17 @@ fn a_reader_that_goes_away_ends_the_answer_quietly() {
 #[cfg(unix)]
 #[test]
 fn an_interrupt_stops_the_answer_with_its_own_code() {
-    // Without an end token in reach the answer goes on until the context is full.
+    // A model without an end token goes on until the context is full, which takes minutes.
+    let folder = crate::models::model(|weights| weights);
+    for name in ["config.json", "generation_config.json", "tokenizer_config.json"] {
+        let path = folder.path().join(name);
+        let text = std::fs::read_to_string(&path).expect("a text");
+        let text = text.replace("\"eos_token_id\": 2", "\"eos_token_id\": null");
+        std::fs::write(&path, text.replace("\"eos_token\"", "\"no_token\"")).expect("written");
+    }
+    let path = folder.path().to_str().expect("UTF-8");
     let mut child =
-        start(&["run", "--raw", "--temperature", "2", "--seed", "1", "--context", "1000000", "Once"]);
+        start(&["run", "--model", path, "--seed", "1", "--context", "1000000", "Tell me a story."]);
     let mut first = [0; 1];
     child.stdout.as_mut().expect("piped").read_exact(&mut first).expect("an answer begins");
     let killed = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status();
@@ -161,6 +169,5 @@ fn an_interrupt_stops_the_answer_with_its_own_code() {
     let begun = Instant::now();
     let output = child.wait_with_output().expect("it ends");
     assert!(begun.elapsed() < Duration::from_secs(20));
-    // An answer that ended by itself before the signal came is no failure of the signal's.
-    assert!(matches!(output.status.code(), Some(130 | 0)), "{:?}", output.status);
+    assert_eq!(output.status.code(), Some(130));
 }
