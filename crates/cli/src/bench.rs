@@ -111,6 +111,7 @@ fn json(
         "threads": device::threads(&arguments.device),
         "numerics": arguments.device.numerics.to_string(),
         "device": device::device(&arguments.device).describe(),
+        "cpu_features": device::features(&arguments.device),
         "version": env!("CARGO_PKG_VERSION"),
         "prefill_tokens_per_second": prefill.map(|(mean, _)| mean),
         "prefill_deviation": prefill.map(|(_, deviation)| deviation),

@@ -24,6 +24,14 @@ pub fn device(arguments: &DeviceArguments) -> CpuDevice {
     CpuDevice::new(threads(arguments))
 }
 
+/// The instructions in use, by name.
+pub fn features(arguments: &DeviceArguments) -> Vec<String> {
+    let features = device(arguments).features();
+    let extensions = [("avx512_vnni", features.avx512_vnni), ("avx512_bf16", features.avx512_bf16)];
+    let extensions = extensions.into_iter().filter(|(_, there)| *there).map(|(name, _)| name.to_owned());
+    std::iter::once(format!("{:?}", features.isa).to_lowercase()).chain(extensions).collect()
+}
+
 /// How programs and models are run.
 pub fn load_options(arguments: &DeviceArguments) -> LoadOptions {
     LoadOptions { numerics: arguments.numerics, dispatch: arguments.dispatch(), ..LoadOptions::default() }

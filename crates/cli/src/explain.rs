@@ -96,17 +96,24 @@ fn describe_plan(out: &mut String, report: &PlanReport) {
     for step in &report.steps {
         let _ = writeln!(
             out,
-            "  {:<12} {:<16} {:>9.1} us  {}  [{}]",
+            "  {:<12} {:<16} {:>9.1} us  {}{}",
             step.family,
             step.candidate,
             step.microseconds,
             step.detail,
-            step.nodes.join(", ")
+            named(&step.nodes)
         );
     }
     for (node, why) in &report.refusals {
-        let _ = writeln!(out, "  refused: {node}: {why}");
+        let node = if node.is_empty() { String::new() } else { format!("{node}: ") };
+        let _ = writeln!(out, "  refused: {node}{why}");
     }
+}
+
+/// The nodes of a step that have a name: a result in one expression has none.
+fn named(nodes: &[String]) -> String {
+    let named: Vec<&str> = nodes.iter().map(String::as_str).filter(|name| !name.is_empty()).collect();
+    if named.is_empty() { String::new() } else { format!("  [{}]", named.join(", ")) }
 }
 
 fn label(graph: &Graph, node: NodeId) -> String {
