@@ -159,7 +159,7 @@ impl Chat {
 
     fn reset(&mut self) -> Result<()> {
         self.messages.clear();
-        Ok(output::print_line("a new conversation")?)
+        output::print_line("a new conversation")
     }
 
     fn message(&mut self, model: &mut Model, text: &str, cancel: &AtomicBool) -> Result<()> {
@@ -182,7 +182,7 @@ impl Chat {
                     Some(EngineError::PromptTooLong { .. }) => "; /reset begins a new conversation",
                     _ => "",
                 };
-                Ok(output::print_line(&format!("error: {error}{hint}"))?)
+                output::print_line(&format!("error: {error}{hint}"))
             }
             Err(error) => Err(error),
         }

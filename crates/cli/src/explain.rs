@@ -67,7 +67,7 @@ fn show(graph: &Graph, report: &PlanReport) -> Result<()> {
     let sites = assign_sites(graph);
     describe_sites(&mut text, graph, &sites);
     describe_plan(&mut text, report);
-    Ok(output::print_line(&text)?)
+    output::print_line(&text)
 }
 
 fn describe_sites(out: &mut String, graph: &Graph, sites: &Sites) {
