@@ -1,4 +1,4 @@
-//! The cover of a whole hybrid model's graph, and how long it takes to find.
+//! The covers of whole models' graphs, and how long one takes to find.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -6,96 +6,159 @@ use std::time::{Duration, Instant};
 use fiddlehead_graph::lower::{Known, ModelBindings, lower_model};
 use fiddlehead_graph::queries::*;
 use fiddlehead_graph::*;
+use fiddlehead_lang::hir::{Field, FieldRole, Scalar, Type};
 
-const PROGRAM: &str = include_str!("../../models/programs/qwen3_5.fh");
+const PROGRAMS: [(&str, &str); 7] = [
+    ("llama", include_str!("../../models/programs/llama.fh")),
+    ("qwen3", include_str!("../../models/programs/qwen3.fh")),
+    ("gemma3", include_str!("../../models/programs/gemma3.fh")),
+    ("qwen3_moe", include_str!("../../models/programs/qwen3_moe.fh")),
+    ("qwen3_5", include_str!("../../models/programs/qwen3_5.fh")),
+    ("qwen3_5_moe", include_str!("../../models/programs/qwen3_5_moe.fh")),
+    ("qwen3_next", include_str!("../../models/programs/qwen3_next.fh")),
+];
 
-/// A model of that many layers, every fourth of full attention.
-fn model(layers: usize, interleaved: bool) -> ModelGraph {
-    let program = fiddlehead_lang::compile("qwen3_5.fh", PROGRAM).expect("the program compiles");
+const DIMS: [(&str, i64); 17] = [
+    ("V", 100),
+    ("D", 48),
+    ("H", 4),
+    ("G", 2),
+    ("K", 16),
+    ("HV", 4),
+    ("HK", 2),
+    ("KD", 8),
+    ("VD", 12),
+    ("F", 64),
+    ("R", 8),
+    ("E", 6),
+    ("T", 2),
+    ("S", 20),
+    ("W", 9),
+    ("A", 3),
+    ("B", 3),
+];
+
+/// What stands for a number of a checkpoint, by its type. Arrays are rotary frequencies, R / 2 of them.
+fn known(ty: &Type, flag: bool) -> Known {
+    match ty {
+        Type::Scalar(Scalar::Bool) => Known::Bool(flag),
+        Type::Scalar(Scalar::I32) => Known::Int(1),
+        Type::Scalar(_) => Known::Float(0.5),
+        _ => Known::Array { shape: vec![4], values: Arc::from([1.0f32, 0.1, 0.01, 0.001]) },
+    }
+}
+
+/// A model of that many layers, every fourth of its second kind when it has two; all statics are `flag`.
+fn model(name: &str, layers: usize, flag: bool) -> ModelGraph {
+    let (_, text) = PROGRAMS.iter().find(|(known, _)| *known == name).expect("a program");
+    let program = fiddlehead_lang::compile(name, text).expect("the program compiles");
+    let declared = program.models.iter().find(|model| model.name == name).expect("its model");
     let mut bindings = ModelBindings::default();
-    let dims = [
-        ("V", 100),
-        ("D", 48),
-        ("L", layers as i64),
-        ("H", 4),
-        ("G", 2),
-        ("K", 16),
-        ("HV", 4),
-        ("HK", 2),
-        ("KD", 8),
-        ("VD", 12),
-        ("F", 64),
-        ("R", 8),
-    ];
-    bindings.dims.extend(dims.map(|(name, value)| (name.to_string(), value)));
-    bindings.known.insert("interleaved".into(), Known::Bool(interleaved));
-    bindings.known.insert("eps".into(), Known::Float(1e-6));
-    let frequencies = || Known::Array { shape: vec![4], values: Arc::from([1.0f32, 0.1, 0.01, 0.001]) };
-    let mut add = |prefix: &str, names: &str| {
-        bindings.params.extend(names.split(' ').map(|name| format!("{prefix}{name}")));
+    bindings.dims.extend(DIMS.map(|(name, value)| (name.to_string(), value)));
+    bindings.dims.insert("L".into(), layers as i64);
+    for found in &declared.statics {
+        bindings.known.insert(found.name.clone(), known(&Type::Scalar(found.ty), flag));
+    }
+    for found in &declared.consts {
+        bindings.known.insert(found.name.clone(), known(&found.ty, flag));
+    }
+    // The head is tied to the embedding.
+    bindings
+        .params
+        .extend(declared.params.iter().map(|param| param.name.clone()).filter(|name| name != "head"));
+    let mut add = |path: String, fields: &[Field]| {
+        for field in fields {
+            let path = format!("{path}.{}", field.name);
+            match field.role {
+                FieldRole::Param => drop(bindings.params.insert(path)),
+                _ => drop(bindings.known.insert(path, known(&field.ty, flag))),
+            }
+        }
     };
-    add("", "embed norm draft_norm_token draft_norm_hidden draft_fc draft_norm");
-    add("draft.", "norm_in norm_post gate up down q k v norm_q norm_k o");
-    bindings.known.insert("draft.inv_freq".into(), frequencies());
+    let list = declared.layers.as_ref().expect("a list of layers");
     for layer in 0..layers {
-        let path = format!("layers.{layer}.");
-        let mut add = |names: &str| {
-            bindings.params.extend(names.split(' ').map(|name| format!("{path}{name}")));
-        };
-        add("norm_in norm_post gate up down");
-        if layer % 4 == 3 {
-            add("q k v norm_q norm_k o");
-            bindings.known.insert(format!("{path}inv_freq"), frequencies());
-            bindings.layer_kinds.push("full".into());
-        } else {
-            add("qkv z b alpha conv a dt norm_out out");
-            bindings.layer_kinds.push("delta".into());
+        add(format!("layers.{layer}"), &list.common);
+        if let [first, second] = &list.kinds[..] {
+            let kind = if layer % 4 == 3 { second } else { first };
+            add(format!("layers.{layer}"), &kind.fields);
         }
     }
-    lower_model(&program, "qwen3_5", &bindings).expect("the model lowers")
+    for single in &declared.single_layers {
+        add(single.name.clone(), &list.common);
+        if let Some(kind) = single.kind {
+            add(single.name.clone(), &list.kinds[kind.index()].fields);
+        }
+    }
+    if let [first, second] = &list.kinds[..] {
+        let kind = |layer| if layer % 4 == 3 { second } else { first };
+        bindings.layer_kinds = (0..layers).map(|layer| kind(layer).name.clone()).collect();
+    }
+    lower_model(&program, name, &bindings).expect("the model lowers")
 }
 
 #[test]
 fn every_stateful_part_is_a_site() {
-    for interleaved in [false, true] {
-        for optimised in [false, true] {
-            let model = model(4, interleaved);
-            for step in &model.steps {
-                let graph = if optimised { rewrite::optimise(step) } else { step.clone() };
-                let sites = assign_sites(&graph);
-                let count = |is: &dyn Fn(&Site) -> bool| sites.sites.iter().filter(|site| is(site)).count();
-                let (full, delta) = if step.name() == "main" { (1, 3) } else { (1, 0) };
-                let case = format!("{} {interleaved} {optimised}", step.name());
-                assert_eq!(
-                    count(&|site| matches!(site, Site::Attention(_))),
-                    full,
-                    "{case}: {:?}",
-                    sites.refusals
-                );
-                assert_eq!(
-                    count(&|site| matches!(site, Site::Recurrence(_))),
-                    delta,
-                    "{case}: {:?}",
-                    sites.refusals
-                );
-                assert_eq!(
-                    count(&|site| matches!(site, Site::Window(_))),
-                    delta,
-                    "{case}: {:?}",
-                    sites.refusals
-                );
-                assert_eq!(count(&|site| matches!(site, Site::General(_))), 0, "{case}");
-                assert_eq!(sites.loops, [], "{case}");
-                assert_eq!(sites.refusals, [], "{case}");
+    for (name, _) in PROGRAMS {
+        for flag in [false, true] {
+            for optimised in [false, true] {
+                for step in &model(name, 4, flag).steps {
+                    let graph = if optimised { rewrite::optimise(step) } else { step.clone() };
+                    let sites = assign_sites(&graph);
+                    let count =
+                        |is: &dyn Fn(&Site) -> bool| sites.sites.iter().filter(|site| is(site)).count();
+                    let case = format!("{name} {} {flag} {optimised}: {:?}", step.name(), sites.refusals);
+                    let (delta, full) = match (step.name(), graph.states().len()) {
+                        ("main", 0) => (0, 4),
+                        ("main", _) => (3, 1),
+                        _ => (0, 1),
+                    };
+                    assert_eq!(count(&|site| matches!(site, Site::Attention(_))), full, "{case}");
+                    assert_eq!(count(&|site| matches!(site, Site::Recurrence(_))), delta, "{case}");
+                    assert_eq!(count(&|site| matches!(site, Site::Window(_))), delta, "{case}");
+                    let general = sites.sites.iter().filter(|site| matches!(site, Site::General(_)));
+                    assert_eq!(general.count(), 0, "{case}");
+                    assert_eq!(sites.loops, [], "{case}");
+                    assert_eq!(sites.refusals, [], "{case}");
+                }
             }
         }
+    }
+}
+
+/// Every weight is read by a row kernel's view, and what reads the same vector merges.
+#[test]
+fn weights_are_read_by_rows() {
+    for (name, _) in PROGRAMS {
+        let graph = rewrite::optimise(&model(name, 4, false).steps[0]);
+        let sites = assign_sites(&graph);
+        let found: Vec<Contraction> = sites
+            .sites
+            .iter()
+            .filter_map(|site| match site {
+                Site::Contraction(site) => Some((**site).clone()),
+                _ => None,
+            })
+            .collect();
+        for site in &found {
+            if site.operands.iter().any(|operand| operand.variance == Variance::Constant) {
+                let view = site.as_rows_times_weight(&graph);
+                assert!(view.is_ok(), "{name}: {view:?}");
+            }
+        }
+        // At least the queries, keys and values of each layer of attention, or the four products of a delta layer.
+        let merged = merges(&graph, &found);
+        assert!(merged.iter().filter(|merge| merge.nodes.len() >= 3).count() >= 3, "{name}: {merged:?}");
+        let groups = found.iter().filter_map(|site| site.as_rows_times_weight(&graph).ok()?.group).count();
+        // The token's row of the embedding is a gather, no group; three weights of experts a layer are.
+        let experts = if name.contains("moe") || name == "qwen3_next" { 12 } else { 0 };
+        assert_eq!(groups, experts, "{name}");
     }
 }
 
 /// Not a benchmark: a scan that went quadratic would take seconds here.
 #[test]
 fn large_models_are_quick() {
-    let step = rewrite::optimise(&model(48, false).steps[0]);
+    let step = rewrite::optimise(&model("qwen3_5", 48, false).steps[0]);
     let best = (0..10)
         .map(|_| {
             let start = Instant::now();
