@@ -20,7 +20,8 @@ use crate::ir::{Expr, Graph, NodeId, Permissions, Range};
 pub struct Contraction {
     /// The node that holds the result.
     pub node: NodeId,
-    /// The two factors. When exactly one is [`super::Variance::Constant`] it is the second: `[activation, weight]`.
+    /// The two factors, `[activation, weight]`: the second is the one that changes less often, and of two that change alike
+    /// it is a matrix rather than a vector.
     pub operands: [Operand; 2],
     /// Extent and role of every site axis.
     pub axes: Vec<ContractionAxis>,
@@ -191,8 +192,12 @@ pub(super) fn contraction(analysis: &mut Analysis<'_>, node: NodeId) -> Result<O
             None => return refuse("an operand has no index form"),
         }
     }
-    if operands[0].variance == Variance::Constant && operands[1].variance != Variance::Constant {
-        operands.swap(0, 1);
+    let walks = |operand: &Operand| (0..result_axes).any(|axis| operand.uses(axis));
+    let matrix_first = walks(&operands[0]) && !walks(&operands[1]);
+    match operands[0].variance.cmp(&operands[1].variance) {
+        std::cmp::Ordering::Less => operands.swap(0, 1),
+        std::cmp::Ordering::Equal if matrix_first => operands.swap(0, 1),
+        _ => {}
     }
     let scale = (product.coefficient() != 1.0 || !outside.is_empty())
         .then(|| Product::new(product.coefficient(), outside))
@@ -248,9 +253,15 @@ fn two_factors(analysis: &Analysis<'_>, factors: &[Term]) -> Option<[Vec<Term>; 
                     None => groups.push((wanted, vec![term])),
                 }
             }
-            match <[(u64, Vec<Term>); 2]>::try_from(groups) {
-                Ok([(_, left), (_, right)]) => Some([left, right]),
-                Err(_) => None,
+            match &mut groups[..] {
+                [(_, left), (_, right)] => Some([std::mem::take(left), std::mem::take(right)]),
+                // One tensor over all the axes, times what ranges over fewer: a matrix and a vector in parts.
+                [(all, terms)] if axes(&terms[0]) == *all => {
+                    let rest = terms.split_off(1);
+                    let narrower = rest.iter().all(|term| axes(term) != *all);
+                    narrower.then(|| [std::mem::take(terms), rest])
+                }
+                _ => None,
             }
         }
     }
