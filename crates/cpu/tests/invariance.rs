@@ -28,7 +28,11 @@ impl Text {
     }
 
     fn executor(&self, threads: usize) -> Box<dyn Executor> {
-        load(&CpuDevice::new(threads), &self.program.graph, stored(&self.program), options(&[]))
+        self.executor_with(threads, &[])
+    }
+
+    fn executor_with(&self, threads: usize, dispatch: &[(&str, &str)]) -> Box<dyn Executor> {
+        load(&CpuDevice::new(threads), &self.program.graph, stored(&self.program), options(dispatch))
     }
 
     /// The inputs of some tokens.
@@ -81,20 +85,26 @@ impl Text {
 
 const SESSION: SessionId = SessionId(1);
 
+fn cuts_change_nothing(seed: u64, motifs: &[Motif], dispatch: &[(&str, &str)]) {
+    let text = Text::new(seed, motifs, 4, 150);
+    let mut reference = None;
+    let cuts = [vec![0, 150], vec![0, 64, 150], vec![0, 128, 150], vec![0, 64, 128, 150]];
+    for (cuts, threads) in cuts.into_iter().zip([2, 1, 2, 2]) {
+        let mut executor = text.executor_with(threads, dispatch);
+        executor.open(SESSION).expect("a new session");
+        let found = text.feed(&mut *executor, SESSION, &cuts, Class::Prompt);
+        let expected = reference.get_or_insert_with(|| found.clone());
+        assert!(*expected == found, "seed {seed}, cuts {cuts:?}, motifs {:?}", text.program.motifs);
+    }
+}
+
 #[test]
 fn prompts_cut_at_multiples_of_64_give_the_same_bits() {
     for seed in 0..16 {
-        let text = Text::new(seed, Motif::ALL, 4, 150);
-        let mut reference = None;
-        for (threads, cuts) in
-            [(2, vec![0, 150]), (1, vec![0, 64, 150]), (2, vec![0, 128, 150]), (2, vec![0, 64, 128, 150])]
-        {
-            let mut executor = text.executor(threads);
-            executor.open(SESSION).expect("a new session");
-            let found = text.feed(&mut *executor, SESSION, &cuts, Class::Prompt);
-            let expected = reference.get_or_insert_with(|| found.clone());
-            assert!(*expected == found, "seed {seed}, cuts {cuts:?}, motifs {:?}", text.program.motifs);
-        }
+        cuts_change_nothing(seed, Motif::ALL, &[]);
+    }
+    for seed in 0..8 {
+        cuts_change_nothing(seed, &[Motif::DeltaRule, Motif::Window], &[("recurrence", "block")]);
     }
 }
 

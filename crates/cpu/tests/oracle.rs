@@ -60,6 +60,17 @@ fn mixed_programs(dispatch: &[(&str, &str)]) {
     }
 }
 
+/// The block form stays within the bound of the serial one, on chains, trees and prompts.
+#[test]
+fn delta_rules_run_by_blocks() {
+    let device = CpuDevice::new(2);
+    for seed in 200..260 {
+        let motifs = [Motif::DeltaRule, Motif::Elementwise];
+        check(&device, seed, &motifs, 3, &[("recurrence", "block")])
+            .unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+    }
+}
+
 #[test]
 fn every_motif_runs_on_the_general_path() {
     every_motif(GENERAL);

@@ -1,6 +1,6 @@
 //! One run's batch as steps see it: rows of every set, where each row's path lies, and where outgoing states go.
 
-use fiddlehead_forest::{Forest, NO_PARENT, Shape, Wanted};
+use fiddlehead_forest::{Class, Forest, NO_PARENT, Shape, Wanted};
 use fiddlehead_graph::HistoryId;
 
 use super::program::{Place, Program};
@@ -51,6 +51,9 @@ pub(super) struct Batch {
     pub segments: Vec<SegmentRows>,
     pub segment_of: Vec<u32>,
     pub parents: Vec<u32>,
+    /// The last node of each node's subtree.
+    pub ends: Vec<u32>,
+    pub classes: Vec<Class>,
     /// For nodes of a tree: where its path starts in `path_rows`, root first, itself last.
     path_start: Vec<u32>,
     /// Rows counted from the segment's first.
@@ -94,6 +97,8 @@ impl Batch {
         self.segments.push(SegmentRows { base: 0, first: 0, count: 1, chain: true });
         self.segment_of.push(0);
         self.parents.push(NO_PARENT);
+        self.ends.push(0);
+        self.classes.push(Class::Generated);
         self.state_rows = vec![Vec::new(); program.buffers.len()];
     }
 
@@ -129,6 +134,10 @@ impl Batch {
         self.segment_of.extend_from_slice(forest.segment_indices());
         self.parents.clear();
         self.parents.extend_from_slice(forest.parents());
+        self.ends.clear();
+        self.ends.extend_from_slice(forest.ends());
+        self.classes.clear();
+        self.classes.extend_from_slice(forest.classes());
     }
 
     fn paths(&mut self, forest: &Forest) {

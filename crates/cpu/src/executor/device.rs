@@ -59,7 +59,7 @@ pub(super) fn candidates(family: Family) -> &'static [&'static str] {
     match family {
         Family::Contraction => &["rows"],
         Family::Attention => &["pages"],
-        Family::Recurrence => &["serial"],
+        Family::Recurrence => &["serial", "block"],
     }
 }
 

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use fiddlehead_graph::queries::{HistoryStorage, RecurrenceKind, Site, Source, Variance, assign_sites};
 use fiddlehead_graph::{Graph, HistoryId, NodeId, NodeKind, StateId};
-use fiddlehead_plan::{DeviceError, Family};
+use fiddlehead_plan::{Choice, DeviceError, Family};
 
 use self::attend::AttendSite;
 use self::contract::ContractSite;
@@ -159,7 +159,8 @@ pub(super) fn find(graph: &Graph, context: Context<'_>) -> Result<Found, DeviceE
             Site::Recurrence(site) if policy.serves(Family::Recurrence) => {
                 if let RecurrenceKind::Delta(delta) = &site.kind {
                     let loops = if context.single_row { &[][..] } else { &sites.loops[..] };
-                    match DeltaSite::new(graph, site, delta, loops, &mut found.extension) {
+                    let block = *policy.of(Family::Recurrence) == Choice::Named("block".into());
+                    match DeltaSite::new(graph, site, delta, loops, block, &mut found.extension) {
                         Ok(site) => found.served.push(Served::Delta(Box::new(site))),
                         Err(why) => found.refuse(site.next, why),
                     }
