@@ -3,8 +3,8 @@
 //! A fenced block whose info string starts with `fh` is a program; the words after it, `name=value`, say how it is run:
 //!
 //! - `run=F`: the function `F` of the top level, on random inputs;
-//! - `step=F`: the `step fn F`, on a random forest, each node with random inputs;
-//! - `model=M`: every step of the model `M`, on a random forest, with random weights;
+//! - `step=F`: the `step fn F`, at the nodes of a forest, each with random inputs;
+//! - `model=M`: every step of the model `M`, at the nodes of a forest, with random weights;
 //! - `error=RULE`: the program is wrong, and the first message is of that rule;
 //! - `N=8`: a size; `name=true`, `name=false`: a static value;
 //! - `ids=5`: random ids and integers are from `0 .. 5` (from `0 .. 1` when absent). An `i32` parameter of a step named
