@@ -2,6 +2,7 @@
 
 use fiddlehead_forest::{Class, Forest, NO_PARENT, Shape, Wanted};
 use fiddlehead_graph::HistoryId;
+use fiddlehead_plan::DeviceError;
 
 use super::program::{Place, Program};
 use super::session::{CarriedWords, StepSession};
@@ -81,11 +82,16 @@ unsafe impl Sync for Batch {}
 impl Batch {
     /// Takes in a forest and makes the sessions ready for it: pages and outgoing states writable. `sessions` holds one
     /// entry a segment.
-    pub(super) fn prepare(&mut self, program: &Program, forest: &Forest, sessions: &mut [&mut StepSession]) {
+    pub(super) fn prepare(
+        &mut self,
+        program: &Program,
+        forest: &Forest,
+        sessions: &mut [&mut StepSession],
+    ) -> Result<(), DeviceError> {
         self.rows(program, forest);
         self.paths(forest);
         self.pages(program, sessions);
-        self.states(program, sessions);
+        self.states(program, sessions)
     }
 
     /// A batch of one row without a session, for what reads no path.
@@ -174,14 +180,14 @@ impl Batch {
         }
     }
 
-    fn states(&mut self, program: &Program, sessions: &mut [&mut StepSession]) {
+    fn states(&mut self, program: &Program, sessions: &mut [&mut StepSession]) -> Result<(), DeviceError> {
         self.carried.clear();
         self.outgoing.clear();
         self.incoming.clear();
         for state in 0..program.initials.len() {
             for (segment, session) in self.segments.iter().zip(sessions.iter_mut()) {
                 let store = &mut session.states[state];
-                let carried = store.carry(segment.base, segment.count);
+                let carried = store.carry(segment.base, segment.count)?;
                 self.carried.push(carried.unwrap_or(CarriedWords {
                     committed: std::ptr::null_mut(),
                     next: std::ptr::null_mut(),
@@ -192,13 +198,14 @@ impl Batch {
                     self.incoming.push(std::ptr::null_mut());
                     continue;
                 }
-                store.pending.reserve(store.words * segment.count);
+                store.pending.reserve(store.words.saturating_mul(segment.count), "states")?;
                 self.outgoing.push(store.pending.as_mut_ptr());
                 let committed = store.committed.as_ref();
                 self.incoming.push(committed.map_or(std::ptr::null_mut(), |value| value.as_ptr().cast_mut()));
             }
         }
         self.state_rows.resize_with(program.buffers.len(), Vec::new);
+        Ok(())
     }
 
     /// Points each row to its incoming state. `initial` is the address of each state's first value.

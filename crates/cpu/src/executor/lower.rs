@@ -390,7 +390,7 @@ impl Lowering<'_> {
         let values = tensor
             .to_f32()
             .map_err(|error| DeviceError::Weight { name: declared.name.clone(), why: error.to_string() })?;
-        let mut words = Words::zeroed(values.len());
+        let mut words = Words::allocate(values.len(), format!("the weight `{}`", declared.name))?;
         for (word, value) in words.as_mut_slice().iter_mut().zip(values) {
             *word = match declared.element {
                 fiddlehead_graph::Element::F32 => value.to_bits(),
@@ -457,7 +457,7 @@ impl Lowering<'_> {
         let program = self.compile(node, node, None)?;
         // The compiled program's own buffer becomes the constant's.
         self.index.remove(&(node, None));
-        let mut words = Words::zeroed(self.program.buffers[program.to].elements);
+        let mut words = Words::allocate(self.program.buffers[program.to].elements, "a constant")?;
         let mut slots = Vec::with_capacity(self.program.buffers.len());
         for (index, buffer) in self.program.buffers.iter().enumerate() {
             slots.push(match buffer.place {

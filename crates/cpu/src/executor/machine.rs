@@ -118,8 +118,9 @@ impl Machine {
         sessions: &mut [&mut StepSession],
     ) -> Result<(), DeviceError> {
         let mut batch = std::mem::take(&mut self.batch);
-        batch.prepare(&self.program, forest, sessions);
+        let prepared = batch.prepare(&self.program, forest, sessions);
         self.batch = batch;
+        prepared?;
         self.execute(workshop, inputs, false)
     }
 
@@ -140,7 +141,7 @@ impl Machine {
         inputs: &[InputWords],
         only_uniform: bool,
     ) -> Result<(), DeviceError> {
-        let plan = self.plan();
+        let plan = self.plan()?;
         self.place_buffers(plan, inputs);
         if !only_uniform {
             let bases = &self.bases;
@@ -194,19 +195,20 @@ impl Machine {
     }
 
     /// The plan of the batch's regime, made when it is the first of it. Its place in `plans`.
-    fn plan(&mut self) -> usize {
+    fn plan(&mut self) -> Result<usize, DeviceError> {
         let same = |regime: &Regime| {
             let rows = self.batch.sets.iter().map(|set| fiddlehead_plan::regime::tier(set.nodes.len()));
             regime.tiers.iter().copied().eq(rows)
         };
-        if let Some(known) = self.plans.iter().position(|(regime, _)| same(regime)) {
-            return known;
-        }
-        let regime = Regime::of(self.batch.sets.iter().map(|set| set.nodes.len()));
-        let plan = place(&self.lifetimes(&regime));
-        self.arena.reserve(plan.bytes / 4);
-        self.plans.push((regime, plan));
-        self.plans.len() - 1
+        let known = self.plans.iter().position(|(regime, _)| same(regime)).unwrap_or_else(|| {
+            let regime = Regime::of(self.batch.sets.iter().map(|set| set.nodes.len()));
+            let plan = place(&self.lifetimes(&regime));
+            self.plans.push((regime, plan));
+            self.plans.len() - 1
+        });
+        // Also for a plan that is known: a larger one may have asked for more than there was, and lost the arena.
+        self.arena.reserve(self.plans[known].1.bytes / 4, "the buffers of a plan")?;
+        Ok(known)
     }
 
     /// By buffer: how much of the arena it takes in a regime, and when.

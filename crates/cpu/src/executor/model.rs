@@ -16,6 +16,9 @@ use super::session::{StepSession, StepSnapshot};
 use crate::features::Isa;
 use crate::pool::Pool;
 
+/// Nodes of the largest forest: its buffers are a bounded part of memory, and longer prompts gain nothing.
+const MOST_ROWS: usize = 4096;
+
 /// A model on the CPU.
 pub(super) struct CpuExecutor {
     model: Arc<ModelGraph>,
@@ -133,6 +136,12 @@ impl Executor for CpuExecutor {
     ) -> Result<Vec<OutputRows>, DeviceError> {
         let count = self.steps.len();
         let machine = self.steps.get_mut(step).ok_or_else(|| no_step(step, count))?;
+        if forest.len() > MOST_ROWS {
+            return Err(DeviceError::Unsupported {
+                what: format!("a forest of {} nodes", forest.len()),
+                why: format!("the most is {MOST_ROWS}: cut prompts at multiples of 64"),
+            });
+        }
         let inputs = InputBuffers::new(machine.program.graph.inputs(), inputs, forest.len())?;
         let mut taken = Vec::with_capacity(forest.segments().len());
         for segment in forest.segments() {

@@ -107,12 +107,10 @@ impl<'a> Run<'a> {
     fn step(&mut self, step: &'a Step, row: Option<usize>) -> Result<(), DeviceError> {
         let range = |count: usize| row.map_or(0..count, |row| row..row + 1);
         match step {
-            Step::Uniform(programs) => {
-                programs.iter().try_for_each(|program| self.uniform(program)).map_err(|trap| self.trap(trap))
-            }
+            Step::Uniform(programs) => programs.iter().try_for_each(|program| self.uniform(program)),
             Step::Rows(group) => {
                 let rows = range(self.rows(group.set));
-                self.group(group, rows).map_err(|trap| self.trap(trap))
+                self.group(group, rows)
             }
             Step::Gather(gathers) => {
                 self.gather(gathers);
@@ -136,11 +134,11 @@ impl<'a> Run<'a> {
         trap_error(&self.program.graph, &trap)
     }
 
-    fn uniform(&mut self, program: &NodeProgram) -> Result<(), Trap> {
+    fn uniform(&mut self, program: &NodeProgram) -> Result<(), DeviceError> {
         if program.local {
             self.place_locals(program, 0..1, SetIndex::ALL, false)?;
         }
-        self.split(program, SetIndex::ALL, 0)
+        self.split(program, SetIndex::ALL, 0).map_err(|trap| self.trap(trap))
     }
 
     /// One row of one node's program, shared by threads along the outermost axis when it is long.
@@ -166,10 +164,15 @@ impl<'a> Run<'a> {
         failures.into_result()
     }
 
-    fn group(&mut self, group: &Group, rows: Range<usize>) -> Result<(), Trap> {
+    fn group(&mut self, group: &Group, rows: Range<usize>) -> Result<(), DeviceError> {
         if group.local {
             return self.local_group(group, rows);
         }
+        self.own_rows(group, rows).map_err(|trap| self.trap(trap))
+    }
+
+    /// Every row through the group by itself.
+    fn own_rows(&self, group: &Group, rows: Range<usize>) -> Result<(), Trap> {
         let threads = self.pool.threads();
         if threads == 1 || group.cost.saturating_mul(rows.len()) < WORTH_SPLITTING {
             return self.blocks(group, rows, 0);
@@ -218,7 +221,7 @@ impl<'a> Run<'a> {
     }
 
     /// A group with tensors whose size is known only in the run: block by block, operation by operation.
-    fn local_group(&mut self, group: &Group, rows: Range<usize>) -> Result<(), Trap> {
+    fn local_group(&mut self, group: &Group, rows: Range<usize>) -> Result<(), DeviceError> {
         let block = if group.closed { LOCAL_ROWS } else { rows.len().max(1) };
         for start in rows.clone().step_by(block) {
             let part = start..rows.end.min(start + block);
@@ -242,7 +245,7 @@ impl<'a> Run<'a> {
                     let rows = part.start + rows.start..part.start + rows.end;
                     failures.note(view.operation(operation, &frame, rows, &mut scratch.bytecode));
                 });
-                failures.into_result()?;
+                failures.into_result().map_err(|trap| self.trap(trap))?;
             }
         }
         Ok(())
@@ -255,7 +258,7 @@ impl<'a> Run<'a> {
         rows: Range<usize>,
         set: SetIndex,
         closed: bool,
-    ) -> Result<(), Trap> {
+    ) -> Result<(), DeviceError> {
         let count = match self.program.buffers[program.to].place {
             Place::Local(Some(set)) => self.rows(set),
             _ => 1,
@@ -267,9 +270,13 @@ impl<'a> Run<'a> {
             let histories = view.histories(set);
             // SAFETY: no region is open, so this thread is the only user of scratch zero.
             let scratch = unsafe { self.threads.get(0) };
-            let shape = program.code.local_box(&view.frame(set, &histories), row, &mut scratch.bytecode)?;
+            let frame = view.frame(set, &histories);
+            let shape = program.code.local_box(&frame, row, &mut scratch.bytecode);
+            let shape = shape.map_err(|trap| self.trap(trap))?;
+            let extents = shape.extent[..shape.rank].iter().map(|&extent| extent as usize);
+            let elements = extents.fold(1, usize::saturating_mul);
             let bump = if closed { &mut *self.block_bump } else { &mut *self.bump };
-            placed[row] = LocalRow { words: bump.allocate(shape.elements()), shape };
+            placed[row] = LocalRow { words: bump.allocate(elements)?, shape };
         }
         self.locals[program.to] = placed;
         self.point_local(program.to);

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use fiddlehead_forest::{Accepted, Forest, NO_PARENT, Segment, Shape};
 
+use fiddlehead_plan::DeviceError;
+
 use super::history::History;
 use super::memory::Words;
 use super::served::delta::{self, DeltaShape};
@@ -58,17 +60,17 @@ impl StateStore {
     }
 
     /// Makes room for a segment of a carried state; none for others.
-    pub(super) fn carry(&mut self, base: usize, count: usize) -> Option<CarriedWords> {
-        let carried = self.carried.as_mut()?;
+    pub(super) fn carry(&mut self, base: usize, count: usize) -> Result<Option<CarriedWords>, DeviceError> {
+        let Some(carried) = self.carried.as_mut() else { return Ok(None) };
         if count > 1 {
-            self.pending.reserve(carried.shape.row_words() * count);
+            self.pending.reserve(carried.shape.row_words() * count, "the operands of a recurrence")?;
         }
         let committed = self.committed.get_or_insert_with(|| Arc::new(Words::zeroed(self.words)));
         let committed = match base {
             0 => unique(committed),
             _ => committed.as_ptr().cast_mut(),
         };
-        Some(CarriedWords { committed, next: unique(&mut carried.next), rows: self.pending.as_mut_ptr() })
+        Ok(Some(CarriedWords { committed, next: unique(&mut carried.next), rows: self.pending.as_mut_ptr() }))
     }
 
     fn accept(&mut self, isa: Isa, pending: &Pending, path: &[usize]) -> Result<(), String> {
