@@ -145,7 +145,7 @@ impl Case {
                     let found = found[at + index];
                     let difference = (found - expected).abs() / (1.0 + expected.abs());
                     let same = found == expected || (found.is_nan() && expected.is_nan());
-                    if !same && (difference.is_nan() || difference > 1e-3) {
+                    if !same && (difference.is_nan() || difference > 1e-4) {
                         return Err(format!(
                             "output {place}, node {node}, element {index}: {found} instead of {expected}"
                         ));
