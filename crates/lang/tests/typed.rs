@@ -66,8 +66,8 @@ fn whole_array_arithmetic_is_written_out() {
         "fn f[N](x: f32[N], y: f32[N]) -> f32[N] = exp(x) + 2 * y;",
         "fn f[N](x: f32[N], y: f32[N]) -> f32[N] = {
     let $operand = each[$axis in N] exp(x[$axis]);
-    let $operand#5 = each[$axis#3 in N] (f32(2) * y[$axis#3]);
-    each[$axis#4 in N] ($operand[$axis#4] + $operand#5[$axis#4])
+    let $operand#6 = each[$axis#3 in N] (f32(2) * y[$axis#3]);
+    each[$axis#4 in N] ($operand[$axis#4] + $operand#6[$axis#4])
 };",
     );
 }

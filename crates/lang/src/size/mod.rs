@@ -1,5 +1,9 @@
 //! Sizes: integer expressions over size symbols, in a normal form that decides equality of polynomials.
 
+mod display;
+#[cfg(test)]
+mod tests;
+
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -265,7 +269,7 @@ impl Size {
 
     /// For printing, with symbols by the names that `name` gives.
     pub fn display<'a>(&'a self, name: &'a dyn Fn(SizeSymbol) -> String) -> impl fmt::Display + 'a {
-        DisplaySize { size: self, name }
+        display::DisplaySize { size: self, name }
     }
 
     /// The greatest term in a lexicographic order of monomials, which products keep.
@@ -388,141 +392,4 @@ fn cancel(dividend: &Size, divisor: &Size) -> (Size, Size) {
 
 fn greatest_common_divisor(a: i64, b: i64) -> i64 {
     if b == 0 { a } else { greatest_common_divisor(b, a % b) }
-}
-
-struct DisplaySize<'a> {
-    size: &'a Size,
-    name: &'a dyn Fn(SizeSymbol) -> String,
-}
-
-impl fmt::Display for DisplaySize<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.size.terms.is_empty() {
-            return write!(f, "0");
-        }
-        // Highest degree first, the constant last.
-        let mut terms: Vec<_> = self.size.terms.iter().collect();
-        terms.sort_by_key(|(monomial, _)| std::cmp::Reverse(monomial.len()));
-        for (place, (monomial, coefficient)) in terms.into_iter().enumerate() {
-            match (place, *coefficient < 0) {
-                (0, true) => write!(f, "-")?,
-                (0, false) => {}
-                (_, true) => write!(f, " - ")?,
-                (_, false) => write!(f, " + ")?,
-            }
-            let magnitude = coefficient.unsigned_abs();
-            if magnitude != 1 || monomial.is_empty() {
-                write!(f, "{magnitude}")?;
-                if !monomial.is_empty() {
-                    write!(f, " * ")?;
-                }
-            }
-            let mut first = true;
-            for (factor, power) in monomial {
-                for _ in 0..*power {
-                    if !std::mem::take(&mut first) {
-                        write!(f, " * ")?;
-                    }
-                    match factor {
-                        Factor::Symbol(symbol) => write!(f, "{}", (self.name)(*symbol))?,
-                        Factor::Quotient(parts) => {
-                            write!(f, "(")?;
-                            write_part(f, &parts.0, self.name)?;
-                            write!(f, " / ")?;
-                            write_part(f, &parts.1, self.name)?;
-                            write!(f, ")")?;
-                        }
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-fn write_part(f: &mut fmt::Formatter<'_>, size: &Size, name: &dyn Fn(SizeSymbol) -> String) -> fmt::Result {
-    if size.as_constant().is_some() || size.as_symbol().is_some() {
-        write!(f, "{}", size.display(name))
-    } else {
-        write!(f, "({})", size.display(name))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn symbols() -> (Size, Size, Size) {
-        (Size::from(SizeSymbol(0)), Size::from(SizeSymbol(1)), Size::from(SizeSymbol(2)))
-    }
-
-    fn show(size: &Size) -> String {
-        size.display(&|symbol| ["H", "G", "K"][symbol.0 as usize].to_string()).to_string()
-    }
-
-    #[test]
-    fn polynomials_have_one_form() {
-        let (h, g, k) = symbols();
-        let left = h.add(&g).unwrap().multiply(&k).unwrap();
-        let right = g.multiply(&k).unwrap().add(&k.multiply(&h).unwrap()).unwrap();
-        assert_eq!(left, right);
-        assert_eq!(left.subtract(&right).unwrap(), Size::from(0));
-    }
-
-    #[test]
-    fn division_is_exact_where_it_can_be() {
-        let (h, g, k) = symbols();
-        let hk = h.multiply(&k).unwrap();
-        assert_eq!(hk.divide(&k).unwrap(), h);
-        let square = h.add(&g).unwrap().multiply(&h.add(&g).unwrap()).unwrap();
-        assert_eq!(square.divide(&h.add(&g).unwrap()).unwrap(), h.add(&g).unwrap());
-        assert_eq!(hk.divide(&g.multiply(&k).unwrap()).unwrap(), h.divide(&g).unwrap());
-        assert_eq!(show(&h.divide(&g).unwrap()), "(H / G)");
-        let two = Size::from(2);
-        let odd = two.multiply(&h).unwrap().add(&Size::from(3)).unwrap();
-        assert_eq!(odd.divide(&two).unwrap(), h.add(&Size::from(1)).unwrap());
-        assert_eq!(Size::from(-1).divide(&two).unwrap(), Size::from(-1));
-        assert_eq!(h.divide(&Size::from(0)), Err(SizeError::DivisionByZero));
-    }
-
-    #[test]
-    fn evaluation_agrees_with_arithmetic() {
-        let (h, g, k) = symbols();
-        let size = h.multiply(&k).unwrap().add(&Size::from(5)).unwrap().divide(&g).unwrap();
-        let value = size.evaluate(&|symbol| Some([7, 4, 3][symbol.0 as usize]));
-        assert_eq!(value, Ok((7 * 3 + 5) / 4));
-        let huge = h.multiply(&h).unwrap();
-        assert_eq!(huge.evaluate(&|_| Some(i64::MAX)), Err(SizeError::Overflow));
-        assert_eq!(huge.evaluate(&|_| None), Err(SizeError::Unbound(SizeSymbol(0))));
-    }
-
-    #[test]
-    fn bounds_are_proven_from_symbols_of_at_least_one() {
-        let (h, g, _) = symbols();
-        assert!(h.subtract(&Size::from(1)).unwrap().is_at_least(0));
-        assert!(!h.subtract(&Size::from(2)).unwrap().is_at_least(0));
-        assert!(h.add(&g).unwrap().is_at_least(2));
-        assert!(!h.subtract(&g).unwrap().is_at_least(0));
-        assert!(h.divide(&g).unwrap().is_at_least(0));
-        assert!(!h.divide(&g).unwrap().is_at_least(1));
-    }
-
-    #[test]
-    fn growth_is_bounded() {
-        let mut size = Size::from(SizeSymbol(0));
-        for i in 1..40 {
-            size = size.add(&Size::from(SizeSymbol(i))).unwrap();
-        }
-        assert_eq!(size.multiply(&size), Err(SizeError::TooLarge));
-
-        // Nested quotients double at every level of this.
-        let (h, g, _) = symbols();
-        let sum = h.add(&g).unwrap();
-        let mut nested = h.clone();
-        let grown = (0..64).try_for_each(|_| {
-            nested = nested.divide(&Size::from(2))?.add(&h)?.multiply(&sum)?;
-            Ok(())
-        });
-        assert_eq!(grown, Err(SizeError::TooLarge));
-    }
 }
