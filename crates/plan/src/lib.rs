@@ -10,6 +10,7 @@ pub mod explain;
 pub mod memory;
 pub mod numerics;
 pub mod regime;
+pub mod sizing;
 
 pub use device::*;
 pub use dispatch::{Choice, Family, Policy};
@@ -17,3 +18,4 @@ pub use explain::{PlanReport, StepReport};
 pub use memory::{Lifetime, MemoryPlan};
 pub use numerics::Numerics;
 pub use regime::Regime;
+pub use sizing::{DeviceFacts, Work};

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use fiddlehead_graph::{Element, Graph, Input, ModelGraph, Output};
 use fiddlehead_plan::{
-    Device, DeviceError, Executor, Family, LoadOptions, PlanReport, Policy, Values, Weights,
+    Device, DeviceError, DeviceFacts, Executor, Family, LoadOptions, PlanReport, Policy, Values, Weights,
 };
 
 use super::explain;
 use super::lower::{Context, lower};
 use super::machine::{InputWords, Machine, Workshop};
 use super::model::CpuExecutor;
+use super::sizing::device_facts;
 use crate::features::Features;
 use crate::pool::Pool;
 
@@ -42,6 +43,10 @@ impl CpuDevice {
     /// What of the machine it uses.
     pub fn features(&self) -> Features {
         self.features
+    }
+
+    fn facts(&self) -> DeviceFacts {
+        device_facts(self.features.isa, self.pool.threads())
     }
 
     fn policy(options: &LoadOptions) -> Result<Policy, DeviceError> {
@@ -116,7 +121,12 @@ impl Device for CpuDevice {
         let context = Context { weights: &Weights::new(), policy: &policy, single_row: false };
         let mut machine = Machine::new(lower(graph, context)?, self.pool.threads());
         let inputs = InputBuffers::new(graph.inputs(), inputs, 1)?;
-        machine.run_alone(Workshop { pool: &self.pool, isa: self.features.isa }, inputs.words(), false)?;
+        let facts = self.facts();
+        machine.run_alone(
+            Workshop { pool: &self.pool, isa: self.features.isa, facts },
+            inputs.words(),
+            false,
+        )?;
         let value = |(place, output): (usize, &Output)| {
             let mut words = Collected::new(graph.node(output.node).element);
             words.extend(machine.output_row(place, 0));
@@ -130,7 +140,7 @@ impl Device for CpuDevice {
         let weights = explain::placeholder_weights(graph)?;
         let context = Context { weights: &weights, policy: &policy, single_row: false };
         let machine = Machine::new(lower(graph, context)?, self.pool.threads());
-        Ok(explain::report(&machine, 1))
+        Ok(explain::report(&machine, 1, &self.facts()))
     }
 }
 

@@ -1,7 +1,7 @@
 //! A program told to people: its steps, what each computes, and what it is guessed to cost.
 
 use fiddlehead_graph::{Graph, NodeId};
-use fiddlehead_plan::{DeviceError, PlanReport, Regime, StepReport, Weights};
+use fiddlehead_plan::{DeviceError, DeviceFacts, PlanReport, Regime, StepReport, Weights};
 use fiddlehead_storage::Tensor;
 
 use super::machine::Machine;
@@ -21,12 +21,12 @@ pub(super) fn placeholder_weights(graph: &Graph) -> Result<Weights, DeviceError>
 }
 
 /// The plan for a batch of `rows` rows, each wanting everything.
-pub(super) fn report(machine: &Machine, rows: usize) -> PlanReport {
+pub(super) fn report(machine: &Machine, rows: usize, facts: &DeviceFacts) -> PlanReport {
     let program = &machine.program;
     let regime = Regime::of(program.sets.iter().map(|_| rows));
     let plan = machine.plan_of(&regime);
     let mut steps = Vec::new();
-    program.steps.iter().for_each(|step| describe(program, step, rows, &mut steps));
+    program.steps.iter().for_each(|step| describe(program, step, rows, facts, &mut steps));
     PlanReport {
         regime: regime.to_string(),
         steps,
@@ -44,7 +44,7 @@ fn microseconds(nanoseconds: usize) -> f64 {
     nanoseconds as f64 / 1000.0
 }
 
-fn describe(program: &Program, step: &Step, rows: usize, out: &mut Vec<StepReport>) {
+fn describe(program: &Program, step: &Step, rows: usize, facts: &DeviceFacts, out: &mut Vec<StepReport>) {
     match step {
         Step::Uniform(programs) => out.extend(programs.iter().map(|node: &NodeProgram| StepReport {
             family: "once".into(),
@@ -61,13 +61,13 @@ fn describe(program: &Program, step: &Step, rows: usize, out: &mut Vec<StepRepor
             detail: gathers.first().map_or(String::new(), |gather| set_name(program, gather.set)),
             microseconds: 0.0,
         }),
-        Step::Contract(step) => out.extend(step.reports(program, rows)),
-        Step::Attend(step) => out.push(step.report(program)),
-        Step::Delta(step) => out.push(step.report(program, rows)),
+        Step::Contract(step) => out.extend(step.reports(program, rows, facts)),
+        Step::Attend(step) => out.push(step.report(program, rows, facts)),
+        Step::Delta(step) => out.push(step.report(program, rows, facts)),
         Step::Scan(scan) => out.push(scan.report()),
         Step::Serial(steps) => {
             let mut inner = Vec::new();
-            steps.iter().for_each(|step| describe(program, step, 1, &mut inner));
+            steps.iter().for_each(|step| describe(program, step, 1, facts, &mut inner));
             for mut report in inner {
                 report.detail = format!("row after row: {}", report.detail);
                 report.microseconds *= rows as f64;
@@ -96,12 +96,4 @@ fn rows_report(program: &Program, group: &Group, rows: usize) -> StepReport {
         detail: set_name(program, group.set),
         microseconds: microseconds(group.cost * rows),
     }
-}
-
-/// A guess at the time of a contraction: its weight from memory, or its multiplications, whichever takes longer.
-pub(super) fn contraction_microseconds(weight_bytes: usize, multiplications: usize) -> f64 {
-    const BYTES_PER_MICROSECOND: f64 = 50_000.0;
-    const MULTIPLICATIONS_PER_MICROSECOND: f64 = 60_000.0;
-    (weight_bytes as f64 / BYTES_PER_MICROSECOND)
-        .max(multiplications as f64 / MULTIPLICATIONS_PER_MICROSECOND)
 }

@@ -2,21 +2,17 @@
 
 use std::collections::HashMap;
 
-use fiddlehead_graph::queries::Variance;
-use fiddlehead_graph::{Graph, NodeId, NodeKind, ParamId, Range};
+use fiddlehead_graph::{Graph, NodeId, NodeKind, Range};
 use fiddlehead_plan::{DeviceError, Policy, Weights};
 use fiddlehead_storage::{Format as StoredFormat, Tensor};
 
-use super::facts::{Facts, state_of};
-use super::memory::Words;
+use super::facts::Facts;
 use super::program::*;
 use super::scan::ScanStep;
 use super::schedule::{Piece, schedule};
 use super::served::{self, Found};
-use super::unit::{RowSet, SetIndex, Unit, Units, Work};
-use crate::bytecode::{
-    BlockProgram, Format, Frame, NoHistories, Scratch, Slot, SourceLayout, Strides, row_major_strides,
-};
+use super::unit::{Duty, RowSet, SetIndex, Unit, Units};
+use crate::bytecode::{BlockProgram, Format, Slot, SourceLayout, Strides, row_major_strides};
 
 /// What lowering needs beside the graph.
 #[derive(Clone, Copy)]
@@ -83,7 +79,7 @@ pub(super) struct Lowering<'a> {
     pub context: Context<'a>,
     /// The step that everything being made belongs to, inside a serial part.
     at: Option<usize>,
-    index: HashMap<(NodeId, Option<SetIndex>), BufferIndex>,
+    pub index: HashMap<(NodeId, Option<SetIndex>), BufferIndex>,
 }
 
 impl Lowering<'_> {
@@ -159,7 +155,7 @@ impl Lowering<'_> {
     fn serial(&mut self, units: &[usize]) -> Result<Vec<Step>, DeviceError> {
         let mut inner = Vec::new();
         let by_rows = |unit: &usize| {
-            matches!(self.units.units[*unit].work, Work::Node(_) | Work::Append(_) | Work::Store(_))
+            matches!(self.units.units[*unit].work, Duty::Node(_) | Duty::Append(_) | Duty::Store(_))
         };
         for part in units.chunk_by(|a, b| by_rows(a) && by_rows(b)) {
             if by_rows(&part[0]) {
@@ -203,8 +199,8 @@ impl Lowering<'_> {
             self.touch_unit(unit)?;
         }
         let step = match self.units.units[units[0]].work {
-            Work::Scan(node) => Step::Scan(Box::new(ScanStep::lower(self, node)?)),
-            Work::Served(_) => served::lower(self, units)?,
+            Duty::Scan(node) => Step::Scan(Box::new(ScanStep::lower(self, node)?)),
+            Duty::Served(_) => served::lower(self, units)?,
             // The schedule makes row pieces of everything else.
             _ => Step::Rows(self.group(SetIndex::ALL, units)?),
         };
@@ -217,11 +213,11 @@ impl Lowering<'_> {
         for &unit in units {
             let work = self.units.units[unit].work;
             let op = match work {
-                Work::Append(history) => {
+                Duty::Append(history) => {
                     let row = self.program.graph.histories()[history.index()].row;
                     RowOp::Append { history, from: self.readable(row, Some(SetIndex::ALL))? }
                 }
-                Work::Store(state) => {
+                Duty::Store(state) => {
                     let next = self.program.graph.states()[state.index()].next;
                     RowOp::Store { state, from: self.readable(next, Some(SetIndex::ALL))? }
                 }
@@ -245,7 +241,7 @@ impl Lowering<'_> {
     }
 
     fn node_of(&mut self, unit: usize) -> Result<NodeProgram, DeviceError> {
-        let Unit { work: Work::Node(node), set, .. } = self.units.units[unit] else {
+        let Unit { work: Duty::Node(node), set, .. } = self.units.units[unit] else {
             return Err(DeviceError::Unsupported {
                 what: "a unit".into(),
                 why: "it is no computed node".into(),
@@ -339,7 +335,7 @@ impl Lowering<'_> {
         self.new_buffer(node, key, place)
     }
 
-    fn new_buffer(
+    pub(super) fn new_buffer(
         &mut self,
         node: NodeId,
         key: Option<SetIndex>,
@@ -356,49 +352,6 @@ impl Lowering<'_> {
         self.program.buffers.push(Buffer { node, place, elements, life: (usize::MAX, 0) });
         self.index.insert((node, key), self.program.buffers.len() - 1);
         Ok(self.program.buffers.len() - 1)
-    }
-
-    /// A buffer whose rows can be copied word by word: a weight is decoded.
-    pub(super) fn readable(
-        &mut self,
-        node: NodeId,
-        set: Option<SetIndex>,
-    ) -> Result<BufferIndex, DeviceError> {
-        let buffer = self.buffer(node, set)?;
-        if let Place::Weight(param) = self.program.buffers[buffer].place {
-            let place = self.decoded(param)?;
-            // Readers compiled before read the weight as it is stored; those that come get the copy.
-            return self.new_buffer(node, None, place);
-        }
-        Ok(buffer)
-    }
-
-    fn weight_place(&mut self, param: ParamId) -> Result<Place, DeviceError> {
-        let tensor = &self.program.weights[param.index()];
-        let in_place = match tensor.format() {
-            StoredFormat::F32 => tensor.as_f32().is_some(),
-            StoredFormat::F16 | StoredFormat::BF16 => true,
-            _ => false,
-        };
-        let float = self.program.graph.params()[param.index()].element == fiddlehead_graph::Element::F32;
-        if in_place && float { Ok(Place::Weight(param)) } else { self.decoded(param) }
-    }
-
-    fn decoded(&mut self, param: ParamId) -> Result<Place, DeviceError> {
-        let tensor = &self.program.weights[param.index()];
-        let declared = &self.program.graph.params()[param.index()];
-        let values = tensor
-            .to_f32()
-            .map_err(|error| DeviceError::Weight { name: declared.name.clone(), why: error.to_string() })?;
-        let mut words = Words::allocate(values.len(), format!("the weight `{}`", declared.name))?;
-        for (word, value) in words.as_mut_slice().iter_mut().zip(values) {
-            *word = match declared.element {
-                fiddlehead_graph::Element::F32 => value.to_bits(),
-                _ => value as i32 as u32,
-            };
-        }
-        self.program.constants.push(words);
-        Ok(Place::Constant(self.program.constants.len() - 1))
     }
 
     fn layout(&self, buffer: BufferIndex) -> SourceLayout {
@@ -421,65 +374,6 @@ impl Lowering<'_> {
             _ => false,
         };
         SourceLayout { slot: buffer, format, strides, per_node }
-    }
-
-    /// Computes the nodes that depend on weights and literals alone.
-    fn constants(&mut self) -> Result<(), DeviceError> {
-        let graph = self.program.graph.clone();
-        for node in graph.node_ids() {
-            let constant = self.facts.variance[node.index()] == Variance::Constant;
-            if !constant || self.facts.demand[node.index()].is_none() || state_of(&graph, node).is_some() {
-                continue;
-            }
-            match &graph.node(node).kind {
-                NodeKind::Constant(constant) => {
-                    let mut words = Words::zeroed(constant.values.len());
-                    let bits = constant.values.iter().map(|value| value.to_bits());
-                    words.as_mut_slice().iter_mut().zip(bits).for_each(|(word, bits)| *word = bits);
-                    self.add_constant(node, words)?;
-                }
-                NodeKind::Compute(_) | NodeKind::Top { .. } if graph.shape(node).is_some() => {
-                    let words = self.evaluate(node)?;
-                    self.add_constant(node, words)?;
-                }
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-
-    fn add_constant(&mut self, node: NodeId, words: Words) -> Result<(), DeviceError> {
-        self.program.constants.push(words);
-        self.new_buffer(node, None, Place::Constant(self.program.constants.len() - 1)).map(|_| ())
-    }
-
-    fn evaluate(&mut self, node: NodeId) -> Result<Words, DeviceError> {
-        let program = self.compile(node, node, None)?;
-        // The compiled program's own buffer becomes the constant's.
-        self.index.remove(&(node, None));
-        let mut words = Words::allocate(self.program.buffers[program.to].elements, "a constant")?;
-        let mut slots = Vec::with_capacity(self.program.buffers.len());
-        for (index, buffer) in self.program.buffers.iter().enumerate() {
-            slots.push(match buffer.place {
-                // SAFETY: the words are exclusive to this evaluation and hold the node's elements.
-                _ if index == program.to => unsafe {
-                    Slot::words(words.as_mut_ptr(), words.len(), words.len())
-                },
-                Place::Constant(place) => {
-                    let constant = &self.program.constants[place];
-                    // SAFETY: a program only reads the slots of its sources.
-                    unsafe { Slot::words(constant.as_ptr().cast_mut(), constant.len(), constant.len()) }
-                }
-                Place::Weight(param) => weight_slot(&self.program.weights[param.index()]),
-                _ => Slot::EMPTY,
-            });
-        }
-        let frame = Frame { slots: &slots, here: &[0], histories: &NoHistories };
-        let result = program.code.run(&frame, 0..1, None, &mut Scratch::default());
-        drop(slots);
-        result.map_err(|trap| super::run::trap_error(&self.program.graph, &trap))?;
-        self.program.buffers[program.to].elements = 0;
-        Ok(words)
     }
 }
 

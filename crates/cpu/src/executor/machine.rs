@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fiddlehead_forest::Forest;
 use fiddlehead_plan::memory::{Lifetime, MemoryPlan, place};
-use fiddlehead_plan::{DeviceError, Regime};
+use fiddlehead_plan::{DeviceError, DeviceFacts, Regime};
 
 use super::batch::Batch;
 use super::history::History;
@@ -33,6 +33,7 @@ pub(super) struct InputWords {
 pub(super) struct Workshop<'a> {
     pub pool: &'a Pool,
     pub isa: Isa,
+    pub facts: DeviceFacts,
 }
 
 /// A program and the memory it runs in.
@@ -166,6 +167,7 @@ impl Machine {
             program: &self.program,
             pool: workshop.pool,
             isa: workshop.isa,
+            facts: workshop.facts,
             batch: &self.batch,
             slots,
             bases: &mut self.bases,

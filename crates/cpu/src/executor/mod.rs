@@ -10,6 +10,7 @@
 //! Start reading at [`lower`], then [`run`].
 
 mod batch;
+mod constants;
 mod device;
 mod explain;
 mod facts;
@@ -24,6 +25,7 @@ mod scan;
 mod schedule;
 mod served;
 mod session;
+mod sizing;
 mod threads;
 mod unit;
 mod view;

@@ -13,6 +13,7 @@ use super::device::{Collected, InputBuffers};
 use super::explain;
 use super::machine::{Machine, Workshop};
 use super::session::{StepSession, StepSnapshot};
+use super::sizing::device_facts;
 use crate::features::Isa;
 use crate::pool::Pool;
 
@@ -169,7 +170,16 @@ impl Executor for CpuExecutor {
         }
         let result = {
             let mut sessions: Vec<&mut StepSession> = taken.iter_mut().collect();
-            machine.run(Workshop { pool: &self.pool, isa: self.isa }, forest, inputs.words(), &mut sessions)
+            machine.run(
+                Workshop {
+                    pool: &self.pool,
+                    isa: self.isa,
+                    facts: device_facts(self.isa, self.pool.threads()),
+                },
+                forest,
+                inputs.words(),
+                &mut sessions,
+            )
         };
         for (segment, mut state) in forest.segments().iter().zip(taken) {
             state.pending.active = result.is_ok();
@@ -229,6 +239,6 @@ impl Executor for CpuExecutor {
 
     fn explain(&self, step: usize) -> Result<PlanReport, DeviceError> {
         let machine = self.steps.get(step).ok_or_else(|| no_step(step, self.steps.len()))?;
-        Ok(explain::report(machine, 1))
+        Ok(explain::report(machine, 1, &device_facts(self.isa, self.pool.threads())))
     }
 }

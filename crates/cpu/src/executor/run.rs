@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Mutex;
 
 use fiddlehead_graph::Graph;
-use fiddlehead_plan::DeviceError;
+use fiddlehead_plan::{DeviceError, DeviceFacts, Work};
 
 use super::batch::Batch;
 use super::machine::Machine;
@@ -22,8 +22,8 @@ use crate::features::Isa;
 use crate::kernels::views::ViewError;
 use crate::pool::Pool;
 
-/// Nanoseconds of work from which on it pays to wake another thread.
-const WORTH_SPLITTING: usize = 6_000;
+/// Nanoseconds of work that a thread should take at a time at least.
+const PART: usize = 2_000;
 /// Rows that one thread takes at a time through a group, so that what one operation leaves is in the cache for the next.
 const ROW_BLOCK: usize = 8;
 /// Rows whose local tensors are in memory at a time.
@@ -34,6 +34,7 @@ pub(super) struct Run<'a> {
     pub program: &'a Program,
     pub pool: &'a Pool,
     pub isa: Isa,
+    pub facts: DeviceFacts,
     pub batch: &'a Batch,
     pub slots: Vec<Slot<'a>>,
     pub bases: &'a mut [Base],
@@ -63,6 +64,11 @@ impl Failures {
     fn into_result(self) -> Result<(), Trap> {
         self.0.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()).map_or(Ok(()), Err)
     }
+}
+
+/// Work of the general kernel.
+fn general(nanoseconds: usize) -> Work {
+    Work { nanoseconds: nanoseconds as f64, ..Work::default() }
 }
 
 /// A program's trap as the user sees it.
@@ -147,13 +153,13 @@ impl<'a> Run<'a> {
         let histories = view.histories(set);
         let frame = view.frame(set, &histories);
         let threads = self.pool.threads();
-        let outer = program.outer.filter(|_| threads > 1 && program.cost >= WORTH_SPLITTING);
+        let outer = program.outer.filter(|_| self.facts.pays_to_split(general(program.cost)));
         let Some(Outer { extent, multiple }) = outer else {
             // SAFETY: no region is open, so this thread is the only user of scratch zero.
             let scratch = unsafe { self.threads.get(0) };
             return program.code.run(&frame, row..row + 1, None, &mut scratch.bytecode);
         };
-        let parts = (program.cost / WORTH_SPLITTING + 1).min(threads * 4);
+        let parts = (program.cost / PART + 1).min(threads * 4);
         let grain = extent.div_ceil(parts).next_multiple_of(multiple.max(1));
         let failures = Failures::default();
         self.pool.run_ranges(extent, grain, |outer, thread| {
@@ -174,7 +180,7 @@ impl<'a> Run<'a> {
     /// Every row through the group by itself.
     fn own_rows(&self, group: &Group, rows: Range<usize>) -> Result<(), Trap> {
         let threads = self.pool.threads();
-        if threads == 1 || group.cost.saturating_mul(rows.len()) < WORTH_SPLITTING {
+        if !self.facts.pays_to_split(general(group.cost.saturating_mul(rows.len()))) {
             return self.blocks(group, rows, 0);
         }
         if rows.len() == 1 {

@@ -7,7 +7,7 @@
 
 use fiddlehead_graph::Graph;
 
-use super::unit::{SetIndex, Unit, Work};
+use super::unit::{Duty, SetIndex, Unit};
 
 /// A unit, by its place.
 pub(super) type UnitIndex = usize;
@@ -38,9 +38,9 @@ enum Kind {
 
 fn kind(unit: &Unit, shared: &dyn Fn(&Unit) -> bool) -> Kind {
     match (unit.work, unit.set) {
-        (Work::Node(_), None) => Kind::Uniform,
-        (Work::Node(_), Some(set)) => Kind::Rows(set),
-        (Work::Append(_) | Work::Store(_), _) => Kind::Rows(SetIndex::ALL),
+        (Duty::Node(_), None) => Kind::Uniform,
+        (Duty::Node(_), Some(set)) => Kind::Rows(set),
+        (Duty::Append(_) | Duty::Store(_), _) => Kind::Rows(SetIndex::ALL),
         _ if shared(unit) => Kind::Shared,
         _ => Kind::Alone,
     }
@@ -61,8 +61,8 @@ fn needs(graph: &Graph, units: &[Unit]) -> Needs {
     for (index, unit) in units.iter().enumerate() {
         unit.makes.iter().for_each(|node| maker[node.index()] = Some(index));
         match unit.work {
-            Work::Append(history) => append[history.index()] = Some(index),
-            Work::Store(state) => store[state.index()] = Some(index),
+            Duty::Append(history) => append[history.index()] = Some(index),
+            Duty::Store(state) => store[state.index()] = Some(index),
             _ => {}
         }
     }
@@ -157,7 +157,7 @@ fn serial_order(members: &[UnitIndex], needs: &Needs, units: &[Unit]) -> Vec<Uni
         .map(|&unit| {
             let mut waits: Vec<UnitIndex> = needs.own[unit].iter().copied().filter(inside).collect();
             waits.extend(needs.across[unit].iter().copied().filter(|&other| {
-                inside(&other) && matches!(units[other].work, Work::Append(_)) && !reaches(other, unit)
+                inside(&other) && matches!(units[other].work, Duty::Append(_)) && !reaches(other, unit)
             }));
             waits
         })

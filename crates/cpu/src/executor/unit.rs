@@ -26,7 +26,7 @@ pub(super) enum RowSet {
 
 /// What a unit does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Work {
+pub(super) enum Duty {
     /// Computes a node by the general kernel.
     Node(NodeId),
     /// Runs a loop, with all of its results.
@@ -42,7 +42,7 @@ pub(super) enum Work {
 /// One piece of work.
 #[derive(Clone, Debug)]
 pub(super) struct Unit {
-    pub work: Work,
+    pub work: Duty,
     /// Nodes whose tensors it leaves in memory.
     pub makes: Vec<NodeId>,
     /// Tensors of the same row that it reads; never states.
@@ -85,26 +85,26 @@ impl Units {
             }
             match &graph.node(node).kind {
                 NodeKind::Compute(_) | NodeKind::Top { .. } => {
-                    units.push(graph, facts, Work::Node(node), vec![node], found.definition(node));
+                    units.push(graph, facts, Duty::Node(node), vec![node], found.definition(node));
                 }
                 NodeKind::Scan(_) => {
                     let results = graph.node_ids().filter(|&other| {
                         matches!(graph.node(other).kind, NodeKind::ScanResult { scan, .. } if scan == node)
                             && !facts.demand[other.index()].is_none()
                     });
-                    units.push(graph, facts, Work::Scan(node), results.collect(), node);
+                    units.push(graph, facts, Duty::Scan(node), results.collect(), node);
                 }
                 _ => {}
             }
         }
         for (index, history) in graph.histories().iter().enumerate() {
-            let work = Work::Append(HistoryId(index as u32));
+            let work = Duty::Append(HistoryId(index as u32));
             units.push_reading(graph, work, vec![], vec![history.row], vec![], Some(SetIndex::ALL));
         }
         for (index, state) in graph.states().iter().enumerate() {
             let id = StateId(index as u32);
             if !served.iter().any(|site| site.state() == Some(id)) {
-                let work = Work::Store(id);
+                let work = Duty::Store(id);
                 units.push_reading(graph, work, vec![], vec![state.next], vec![], Some(SetIndex::ALL));
             }
         }
@@ -121,7 +121,7 @@ impl Units {
         loop {
             let mut grew = false;
             for (unit, kept) in self.units.iter().zip(&mut kept).filter(|(_, kept)| !**kept) {
-                let keeps = matches!(unit.work, Work::Append(_) | Work::Store(_))
+                let keeps = matches!(unit.work, Duty::Append(_) | Duty::Store(_))
                     || unit.carries
                     || unit.makes.iter().any(|node| needed[node.index()]);
                 if keeps {
@@ -158,10 +158,10 @@ impl Units {
         }
     }
 
-    fn push(&mut self, graph: &Graph, facts: &Facts, work: Work, makes: Vec<NodeId>, definition: NodeId) {
+    fn push(&mut self, graph: &Graph, facts: &Facts, work: Duty, makes: Vec<NodeId>, definition: NodeId) {
         let reads = &facts.reads[definition.index()];
         let set = match work {
-            Work::Node(node) | Work::Scan(node) => self.set_of[node.index()],
+            Duty::Node(node) | Duty::Scan(node) => self.set_of[node.index()],
             _ => None,
         };
         self.push_reading(graph, work, makes, reads.nodes.clone(), reads.histories.clone(), set);
@@ -173,7 +173,7 @@ impl Units {
             Some(_) => Some(SetIndex::ALL),
             None => site.makes().first().and_then(|node| self.set_of[node.index()]),
         };
-        self.push_reading(graph, Work::Served(index), site.makes(), reads, histories, set);
+        self.push_reading(graph, Duty::Served(index), site.makes(), reads, histories, set);
         if let Some(unit) = self.units.last_mut() {
             unit.carries = site.state().is_some();
             unit.states.extend(site.state());
@@ -183,7 +183,7 @@ impl Units {
     fn push_reading(
         &mut self,
         graph: &Graph,
-        work: Work,
+        work: Duty,
         makes: Vec<NodeId>,
         reads: Vec<NodeId>,
         histories: Vec<HistoryId>,

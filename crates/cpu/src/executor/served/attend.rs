@@ -2,7 +2,7 @@
 
 use fiddlehead_graph::queries::{Attention, PathStart, Sites};
 use fiddlehead_graph::{Element, Graph, HistoryId, NodeId};
-use fiddlehead_plan::{DeviceError, StepReport};
+use fiddlehead_plan::{DeviceError, DeviceFacts, StepReport, Work};
 
 use super::extend::Extension;
 use super::forms::{head_offsets, result_offsets};
@@ -104,6 +104,20 @@ impl AttendSite {
             },
             scale: scale as f32,
         })
+    }
+}
+
+/// The path that reports count with.
+const REPORTED_PATH: usize = 1024;
+
+impl AttendSite {
+    /// Rows that a node on a path of that many reads.
+    fn reads(&self, path: usize) -> usize {
+        self.window.map_or(path, |window| path.min(window))
+    }
+    /// Multiplications for one row that is read.
+    fn row(&self) -> usize {
+        self.groups.iter().map(|group| group.heads).sum::<usize>() * (self.key_dim + self.value_dim)
     }
 }
 
@@ -213,7 +227,7 @@ pub(in crate::executor) fn run(
         }
     };
     let tasks = blocks.len() * groups;
-    if worth_splitting(&view, step, &blocks) {
+    if run.facts.pays_to_split(work(&view, step, &blocks)) {
         run.pool.run(tasks, one);
     } else {
         (0..tasks).for_each(|task| one(task, 0));
@@ -225,17 +239,12 @@ pub(in crate::executor) fn run(
     }
 }
 
-/// Whether the work is more than a region costs: multiplications of queries with keys and of weights with values.
-fn worth_splitting(view: &View<'_>, step: &AttendStep, blocks: &[RowBlock]) -> bool {
-    const ENOUGH: usize = 48 * 1024;
-    let heads: usize = step.site.groups.iter().map(|group| group.heads).sum();
-    let row = heads * (step.site.key_dim + step.site.value_dim);
+/// Multiplications of queries with keys and of weights with values.
+fn work(view: &View<'_>, step: &AttendStep, blocks: &[RowBlock]) -> Work {
     let here = &view.batch.sets[step.set.0].here;
-    let depths = |block: &RowBlock| {
-        let depth = here[block.first] as usize + 1;
-        step.site.window.map_or(depth, |window| depth.min(window)) * block.count
-    };
-    blocks.iter().map(depths).sum::<usize>() * row > ENOUGH
+    let read = |block: &RowBlock| step.site.reads(here[block.first] as usize + 1) * block.count;
+    let reads: usize = blocks.iter().map(read).sum();
+    Work { multiplications: reads * step.site.row(), ..Work::default() }
 }
 
 fn attend_block(
@@ -344,21 +353,28 @@ fn recycle<'b>(mut pieces: Vec<HistoryPiece<'_>>) -> Vec<HistoryPiece<'b>> {
 
 impl AttendStep {
     /// What it is, for people.
-    pub(in crate::executor) fn report(&self, program: &Program) -> StepReport {
+    pub(in crate::executor) fn report(
+        &self,
+        program: &Program,
+        rows: usize,
+        facts: &DeviceFacts,
+    ) -> StepReport {
         let site = &self.site;
+        let multiplications = site.reads(REPORTED_PATH) * site.row() * rows;
+        let bytes = site.reads(REPORTED_PATH) * site.groups.len() * (site.key_dim + site.value_dim) * 4;
         StepReport {
             family: "attention".into(),
             nodes: vec![program.graph.node(site.node).origin.name.clone()],
             candidate: "pages".into(),
             detail: format!(
-                "{} groups of {} heads, keys of {}, values of {}{}",
+                "{} groups of {} heads, keys of {}, values of {}{}, on a path of {REPORTED_PATH}",
                 site.groups.len(),
                 site.groups.first().map_or(0, |group| group.heads),
                 site.key_dim,
                 site.value_dim,
                 site.window.map_or(String::new(), |window| format!(", the last {window} rows"))
             ),
-            microseconds: 0.0,
+            microseconds: facts.best_nanoseconds(Work { multiplications, bytes, nanoseconds: 0.0 }) / 1000.0,
         }
     }
 }

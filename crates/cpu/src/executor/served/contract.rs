@@ -2,7 +2,7 @@
 
 use fiddlehead_graph::queries::{Contraction, StridedAxis};
 use fiddlehead_graph::{Element, Expr, Graph, NodeId};
-use fiddlehead_plan::{DeviceError, StepReport};
+use fiddlehead_plan::{DeviceError, DeviceFacts, StepReport, Work};
 use fiddlehead_storage::Format as StoredFormat;
 
 use super::extend::Extension;
@@ -11,7 +11,7 @@ use super::{Served, operand_node};
 use crate::executor::lower::Lowering;
 use crate::executor::program::{BufferIndex, Place, Program};
 use crate::executor::run::Run;
-use crate::executor::unit::{SetIndex, Work};
+use crate::executor::unit::{Duty, SetIndex};
 use crate::executor::view::View;
 use crate::features::Isa;
 use crate::kernels::contraction::{ContractionScratch, columns_per_task, contract};
@@ -131,7 +131,7 @@ pub(in crate::executor) struct ContractStep {
 pub(super) fn lower(lowering: &mut Lowering<'_>, units: &[usize]) -> Result<ContractStep, DeviceError> {
     let mut items = Vec::new();
     for &unit in units {
-        let Work::Served(index) = lowering.units.units[unit].work else { continue };
+        let Duty::Served(index) = lowering.units.units[unit].work else { continue };
         let Served::Contract(site) = lowering.found.served[index.0].clone() else { continue };
         let set = lowering.units.units[unit].set;
         items.push(Item {
@@ -153,9 +153,6 @@ pub(in crate::executor) struct ContractTask {
     columns: (usize, usize),
 }
 
-/// Multiplications below which a launch is done by the calling thread.
-const WORTH_SPLITTING: usize = 48 * 1024;
-
 pub(in crate::executor) fn run(
     run: &mut Run<'_>,
     step: &ContractStep,
@@ -169,9 +166,8 @@ pub(in crate::executor) fn run(
         (Some(_), Some(row)) => row..row + 1,
         (Some(set), None) => 0..run.batch.sets[set.0].nodes.len(),
     };
-    let work =
-        |item: &Item| rows_of(item).len() * item.site.products.len() * item.site.count * item.site.columns;
-    let alone = threads == 1 || step.items.iter().map(work).sum::<usize>() < WORTH_SPLITTING;
+    let work = step.items.iter().map(|item| item.work(run.program, rows_of(item).len()));
+    let alone = !run.facts.pays_to_split(work.fold(Work::default(), |sum, work| sum + work));
     for (index, item) in step.items.iter().enumerate() {
         let rows = rows_of(item).len();
         if rows == 0 {
@@ -275,32 +271,43 @@ fn columns(
     Ok(())
 }
 
+impl Item {
+    /// What it takes for some rows.
+    fn work(&self, program: &Program, rows: usize) -> Work {
+        let site = &self.site;
+        let elements = site.products.len() * site.count * site.columns;
+        let bytes = match program.buffers[self.weight].place {
+            Place::Weight(param) => program.weights[param.index()].format().block_bytes(),
+            _ => 4,
+        };
+        Work { multiplications: elements * rows, bytes: elements * bytes, nanoseconds: 0.0 }
+    }
+}
+
 impl ContractStep {
     /// What it is, for people.
-    pub(in crate::executor) fn reports(&self, program: &Program, rows: usize) -> Vec<StepReport> {
+    pub(in crate::executor) fn reports(
+        &self,
+        program: &Program,
+        rows: usize,
+        facts: &DeviceFacts,
+    ) -> Vec<StepReport> {
         let merged = self.items.len();
         let report = |item: &Item| {
             let site = &item.site;
-            let bytes = match program.buffers[item.weight].place {
-                Place::Weight(param) => program.weights[param.index()].format().block_bytes(),
-                _ => 4,
-            };
-            let (products, work) = (site.products.len(), site.count * site.columns);
-            let rows = if item.set.is_some() { rows } else { 1 };
+            let work = item.work(program, if item.set.is_some() { rows } else { 1 });
             StepReport {
                 family: "contraction".into(),
                 nodes: vec![program.graph.node(site.node).origin.name.clone()],
                 candidate: "rows".into(),
                 detail: format!(
-                    "{products} × [{}, {}], {} bytes of weight, {merged} in one launch",
+                    "{} × [{}, {}], {} bytes of weight, {merged} in one launch",
+                    site.products.len(),
                     site.count,
                     site.columns,
-                    products * work * bytes
+                    work.bytes
                 ),
-                microseconds: crate::executor::explain::contraction_microseconds(
-                    products * work * bytes,
-                    products * work * rows,
-                ),
+                microseconds: facts.best_nanoseconds(work) / 1000.0,
             }
         };
         self.items.iter().map(report).collect()

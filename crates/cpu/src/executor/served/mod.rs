@@ -25,7 +25,7 @@ use self::extend::Extension;
 use super::facts::{Facts, Joined};
 use super::lower::{Context, Lowering};
 use super::program::Step;
-use super::unit::{Unit, Work};
+use super::unit::{Duty, Unit};
 
 /// A served site, by its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,7 +87,7 @@ pub(super) struct Found {
 
 impl Found {
     pub(super) fn shares_launch(&self, unit: &Unit) -> bool {
-        matches!(unit.work, Work::Served(index) if matches!(self.served[index.0], Served::Contract(_)))
+        matches!(unit.work, Duty::Served(index) if matches!(self.served[index.0], Served::Contract(_)))
     }
     /// By state: the delta rule that carries it.
     pub(super) fn carried(&self) -> Vec<Option<Arc<DeltaShape>>> {
@@ -217,7 +217,7 @@ fn operand_node(
 /// Makes the step of units that share a launch.
 pub(super) fn lower(lowering: &mut Lowering<'_>, units: &[usize]) -> Result<Step, DeviceError> {
     let served = |unit: usize| match lowering.units.units[unit].work {
-        Work::Served(index) => lowering.found.served.get(index.0),
+        Duty::Served(index) => lowering.found.served.get(index.0),
         _ => None,
     };
     match units.first().and_then(|&unit| served(unit)) {

@@ -11,6 +11,7 @@ use fiddlehead_graph::queries::{
     CorrectionReads, Decay, Delta, FeedbackLoop, Operand, Readout, ReadoutOf, Recurrence,
 };
 use fiddlehead_graph::{Element, Expr, Graph, NodeId, StateId};
+use fiddlehead_plan::Work;
 
 use super::extend::Extension;
 use super::forms::{for_each_point, head_offsets, result_offsets};
@@ -75,6 +76,15 @@ impl DeltaShape {
     /// Words kept of each pending node, so that a commit can walk the accepted path again.
     pub(in crate::executor) fn row_words(&self) -> usize {
         self.states.len() * self.head_words()
+    }
+    /// What some nodes take: two passes over the state, each with two multiplications an element that wait for its loads.
+    fn work(&self, nodes: usize) -> Work {
+        let elements = self.states.len() * self.state_words() * nodes;
+        Work {
+            multiplications: 8 * elements,
+            bytes: 8 * self.states.len() * self.state_words(),
+            nanoseconds: 0.0,
+        }
     }
     fn state_words(&self) -> usize {
         self.key_dim * self.value_dim

@@ -2,7 +2,7 @@
 
 use fiddlehead_forest::Class;
 use fiddlehead_graph::NodeId;
-use fiddlehead_plan::{DeviceError, StepReport};
+use fiddlehead_plan::{DeviceError, DeviceFacts, StepReport};
 
 use super::{DecayForm, DeltaSite, Part, commit};
 use crate::executor::batch::SegmentRows;
@@ -63,7 +63,6 @@ pub(in crate::executor) struct DeltaScratch {
 const PROMPT_BLOCK: usize = 64;
 
 pub(in crate::executor) fn run(run: &mut Run<'_>, step: &DeltaStep) -> Result<(), ViewError> {
-    const WORTH_SPLITTING: usize = 16 * 1024;
     let view = run.view();
     let heads = step.site.shape.states.len();
     let segments = view.batch.segments.len();
@@ -81,7 +80,7 @@ pub(in crate::executor) fn run(run: &mut Run<'_>, step: &DeltaStep) -> Result<()
             failure.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).get_or_insert(error);
         }
     };
-    if nodes * heads * step.site.shape.state_words() > WORTH_SPLITTING {
+    if run.facts.pays_to_split(step.site.shape.work(nodes)) {
         run.pool.run(segments * heads, one);
     } else {
         (0..segments * heads).for_each(|task| one(task, 0));
@@ -301,15 +300,19 @@ impl Head<'_, '_> {
 
 impl DeltaStep {
     /// What it is, for people.
-    pub(in crate::executor) fn report(&self, program: &Program, rows: usize) -> StepReport {
+    pub(in crate::executor) fn report(
+        &self,
+        program: &Program,
+        rows: usize,
+        facts: &DeviceFacts,
+    ) -> StepReport {
         let shape = &self.site.shape;
-        let work = shape.states.len() * shape.state_words() * rows;
         StepReport {
             family: "recurrence".into(),
             nodes: vec![program.graph.node(self.site.node).origin.name.clone()],
             candidate: if self.site.block { "block" } else { "serial" }.into(),
             detail: format!("{} heads of [{}, {}]", shape.states.len(), shape.key_dim, shape.value_dim),
-            microseconds: work as f64 / 12_000.0,
+            microseconds: facts.best_nanoseconds(shape.work(rows)) / 1000.0,
         }
     }
 }
