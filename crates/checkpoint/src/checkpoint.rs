@@ -3,13 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use fiddlehead_storage::{Bytes, Tensor, pack_f8_e4m3};
-use serde_json::Value;
+use fiddlehead_storage::{Bytes, Format, Tensor, pack_f8_e4m3};
 
-use crate::locate::{Index, Located, locate};
+use crate::locate::{Index, Located, Weights, locate};
 use crate::mapped::map;
-use crate::safetensors::{self, Element};
-use crate::{CheckpointError, Companions};
+use crate::{CheckpointError, Companions, Description, gguf, safetensors, split};
 
 /// The name under which the embedded weights appear in messages.
 const EMBEDDED: &str = "the embedded model.safetensors";
@@ -21,8 +19,8 @@ const F8: &str = "F8_E4M3";
 pub struct Unserved {
     /// The file that holds it.
     pub path: PathBuf,
-    /// Its type.
-    pub element: Element,
+    /// Its type as the file has it, with its number where types have numbers.
+    pub stored_as: String,
     /// The dimensions, outermost first.
     pub shape: Vec<usize>,
     /// The stored bytes.
@@ -37,29 +35,51 @@ pub struct Unserved {
 pub struct Checkpoint {
     tensors: BTreeMap<String, Tensor>,
     unserved: BTreeMap<String, Unserved>,
-    config: Value,
-    generation_config: Option<Value>,
+    description: Description,
     companions: Companions,
     bytes: u64,
 }
 
 impl Checkpoint {
-    /// Opens the model at `path`: the folder that holds `config.json` and either `model.safetensors` or
-    /// `model.safetensors.index.json` with its shards, or one of those files itself.
+    /// Opens the model at `path`: a GGUF file (any one of several parts), or the folder that holds `config.json` and
+    /// either `model.safetensors` or `model.safetensors.index.json` with its shards, or one of those files itself. A
+    /// folder that holds one GGUF model and no safetensors is that model.
     ///
     /// # Errors
     /// When files are missing, cannot be read, or contradict themselves or each other.
     pub fn open(path: impl AsRef<Path>) -> Result<Checkpoint, CheckpointError> {
-        let Located { folder, weights, index } = locate(path.as_ref())?;
+        let Located { folder, weights } = locate(path.as_ref())?;
+        let companions = Companions::Folder(folder);
+        let open =
+            |path: &Path| map(path).map_err(|source| CheckpointError::Io { path: path.to_owned(), source });
         let mut opened = Opened::default();
-        for path in weights {
-            let bytes = map(&path).map_err(|source| CheckpointError::Io { path: path.clone(), source })?;
-            opened.add(path, bytes)?;
+        match weights {
+            Weights::Safetensors { files, index } => {
+                for path in files {
+                    let bytes = open(&path)?;
+                    opened.add_safetensors(path, bytes)?;
+                }
+                if let Some(index) = index {
+                    opened.check_index(&index)?;
+                }
+                opened.join_scales()?;
+                let description = read_description(&companions)?;
+                Ok(opened.finish(companions, description))
+            }
+            Weights::Gguf { files } => {
+                let count = files.len();
+                let mut first: Option<(PathBuf, gguf::Metadata)> = None;
+                for (index, path) in files.into_iter().enumerate() {
+                    let bytes = open(&path)?;
+                    let metadata = opened.add_gguf(path.clone(), bytes, index, count)?;
+                    first.get_or_insert((path, metadata));
+                }
+                let (path, metadata) = first.unwrap_or_default();
+                split::check_total(&metadata, opened.homes.len())
+                    .map_err(|reason| CheckpointError::Split { path, reason })?;
+                Ok(opened.finish(companions, Description::Gguf(metadata)))
+            }
         }
-        if let Some(index) = index {
-            opened.check_index(&index)?;
-        }
-        opened.finish(Companions::Folder(folder))
     }
 
     /// Opens a model that is embedded in the program: the bytes of its safetensors file, and its small files by name
@@ -72,8 +92,11 @@ impl Checkpoint {
         companions: &'static [(&'static str, &'static [u8])],
     ) -> Result<Checkpoint, CheckpointError> {
         let mut opened = Opened::default();
-        opened.add(PathBuf::from(EMBEDDED), Bytes::from_static(weights))?;
-        opened.finish(Companions::Embedded(companions))
+        opened.add_safetensors(PathBuf::from(EMBEDDED), Bytes::from_static(weights))?;
+        opened.join_scales()?;
+        let companions = Companions::Embedded(companions);
+        let description = read_description(&companions)?;
+        Ok(opened.finish(companions, description))
     }
 
     /// All tensors that can be served, by name.
@@ -98,20 +121,15 @@ impl Checkpoint {
             return Err(CheckpointError::UnservedType {
                 path: unserved.path.clone(),
                 name: name.to_owned(),
-                element: unserved.element.name(),
+                stored_as: unserved.stored_as.clone(),
             });
         }
         Err(CheckpointError::NoSuchTensor { name: name.to_owned(), nearest: self.nearest(name) })
     }
 
-    /// `config.json`, a JSON object.
-    pub fn config(&self) -> &Value {
-        &self.config
-    }
-
-    /// `generation_config.json`, a JSON object, when there is one.
-    pub fn generation_config(&self) -> Option<&Value> {
-        self.generation_config.as_ref()
+    /// What the model says about itself.
+    pub fn description(&self) -> &Description {
+        &self.description
     }
 
     /// The small files beside the weights: `tokenizer.json` and others.
@@ -145,6 +163,15 @@ impl Checkpoint {
     }
 }
 
+/// A tensor in a file.
+struct Found {
+    /// Its format, or its type's name when no format serves it.
+    format: Result<Format, String>,
+    shape: Vec<usize>,
+    /// `None` when its range is past the end.
+    bytes: Option<Bytes>,
+}
+
 /// The tensors of the files opened so far.
 #[derive(Default)]
 struct Opened {
@@ -157,33 +184,76 @@ struct Opened {
 }
 
 impl Opened {
-    fn add(&mut self, path: PathBuf, bytes: Bytes) -> Result<(), CheckpointError> {
+    fn add_safetensors(&mut self, path: PathBuf, bytes: Bytes) -> Result<(), CheckpointError> {
         let entries = safetensors::parse(&bytes)
             .map_err(|source| CheckpointError::Safetensors { path: path.clone(), source })?;
-        self.bytes = self.bytes.saturating_add(bytes.len() as u64);
+        let bad = |name: &str, reason: String| CheckpointError::Safetensors {
+            path: path.clone(),
+            source: safetensors::FileError::BadTensor { name: name.to_owned(), reason },
+        };
         for entry in entries {
-            let bad = |reason: String| CheckpointError::Safetensors {
-                path: path.clone(),
-                source: safetensors::FileError::BadTensor { name: entry.name.clone(), reason },
+            let found = Found {
+                format: entry.element.format().ok_or_else(|| entry.element.name().to_owned()),
+                shape: entry.shape,
+                bytes: bytes.slice(entry.range),
             };
-            if let Some(&other) = self.homes.get(&entry.name) {
-                let other = self.paths.get(other).map(|path| path.display().to_string()).unwrap_or_default();
-                return Err(bad(format!("also in {other}; a tensor belongs to one file")));
-            }
-            self.homes.insert(entry.name.clone(), self.paths.len());
-            let view = bytes.slice(entry.range.clone()).ok_or_else(|| bad("past the end".to_owned()))?;
-            let Some(format) = entry.element.format() else {
-                let unserved =
-                    Unserved { path: path.clone(), element: entry.element, shape: entry.shape, bytes: view };
-                self.unserved.insert(entry.name, unserved);
-                continue;
-            };
-            let tensor =
-                Tensor::new(format, entry.shape.clone(), view).map_err(|error| bad(error.to_string()))?;
-            self.tensors.insert(entry.name, tensor);
+            self.add(&path, &entry.name, found).map_err(|reason| bad(&entry.name, reason))?;
         }
-        self.paths.push(path);
+        self.end_file(path, bytes.len());
         Ok(())
+    }
+
+    /// Adds part `index` of `count`; gives its metadata.
+    fn add_gguf(
+        &mut self,
+        path: PathBuf,
+        bytes: Bytes,
+        index: usize,
+        count: usize,
+    ) -> Result<gguf::Metadata, CheckpointError> {
+        let file =
+            gguf::parse(&bytes).map_err(|source| CheckpointError::Gguf { path: path.clone(), source })?;
+        split::check(&file.metadata, index, count)
+            .map_err(|reason| CheckpointError::Split { path: path.clone(), reason })?;
+        for entry in file.tensors {
+            let found = Found {
+                format: entry.tensor_type.format().ok_or_else(|| entry.tensor_type.to_string()),
+                shape: entry.shape,
+                bytes: bytes.slice(entry.range),
+            };
+            self.add(&path, &entry.name, found).map_err(|reason| CheckpointError::Gguf {
+                path: path.clone(),
+                source: gguf::FileError::BadTensor { name: entry.name.clone(), reason },
+            })?;
+        }
+        self.end_file(path, bytes.len());
+        Ok(file.metadata)
+    }
+
+    /// Adds a tensor of the file at `path`, which comes next in `paths`.
+    fn add(&mut self, path: &Path, name: &str, found: Found) -> Result<(), String> {
+        if let Some(&other) = self.homes.get(name) {
+            let other = self.paths.get(other).map(|path| path.display().to_string()).unwrap_or_default();
+            return Err(format!("also in {other}; a tensor belongs to one file"));
+        }
+        self.homes.insert(name.to_owned(), self.paths.len());
+        let bytes = found.bytes.ok_or_else(|| "past the end".to_owned())?;
+        match found.format {
+            Ok(format) => {
+                let tensor = Tensor::new(format, found.shape, bytes).map_err(|error| error.to_string())?;
+                self.tensors.insert(name.to_owned(), tensor);
+            }
+            Err(stored_as) => {
+                let unserved = Unserved { path: path.to_owned(), stored_as, shape: found.shape, bytes };
+                self.unserved.insert(name.to_owned(), unserved);
+            }
+        }
+        Ok(())
+    }
+
+    fn end_file(&mut self, path: PathBuf, bytes: usize) {
+        self.paths.push(path);
+        self.bytes = self.bytes.saturating_add(bytes as u64);
     }
 
     /// Every tensor that the index names lies in the shard it names.
@@ -208,7 +278,7 @@ impl Opened {
         for (name, weight) in std::mem::take(&mut self.unserved) {
             let scales_name = format!("{name}_scale_inv");
             let scales = match self.tensors.get(&scales_name) {
-                Some(scales) if weight.element.name() == F8 => scales,
+                Some(scales) if weight.stored_as == F8 => scales,
                 _ => {
                     self.unserved.insert(name, weight);
                     continue;
@@ -227,21 +297,24 @@ impl Opened {
         Ok(())
     }
 
-    fn finish(mut self, companions: Companions) -> Result<Checkpoint, CheckpointError> {
-        self.join_scales()?;
-        let config = companions.read_object("config.json")?.ok_or_else(|| CheckpointError::MissingFile {
-            place: companions.place(),
-            name: "config.json".to_owned(),
-            advice: "a safetensors model needs it beside its weights; download the whole folder",
-        })?;
-        let generation_config = companions.read_object("generation_config.json")?;
-        Ok(Checkpoint {
+    fn finish(self, companions: Companions, description: Description) -> Checkpoint {
+        Checkpoint {
             tensors: self.tensors,
             unserved: self.unserved,
-            config,
-            generation_config,
+            description,
             companions,
             bytes: self.bytes,
-        })
+        }
     }
+}
+
+/// The JSON files of a safetensors model.
+fn read_description(companions: &Companions) -> Result<Description, CheckpointError> {
+    let config = companions.read_object("config.json")?.ok_or_else(|| CheckpointError::MissingFile {
+        place: companions.place(),
+        name: "config.json".to_owned(),
+        advice: "a safetensors model needs it beside its weights; download the whole folder",
+    })?;
+    let generation_config = companions.read_object("generation_config.json")?;
+    Ok(Description::HuggingFace { config, generation_config })
 }

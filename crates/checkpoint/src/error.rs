@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::safetensors::FileError;
+use crate::{gguf, safetensors};
 
 /// Why a checkpoint cannot be opened or a tensor cannot be had.
 #[derive(Debug, thiserror::Error)]
@@ -40,7 +40,23 @@ pub enum CheckpointError {
         /// The file.
         path: PathBuf,
         /// What is wrong inside.
-        source: FileError,
+        source: safetensors::FileError,
+    },
+    /// A GGUF file that does not hold together.
+    #[error("{}: {source}", path.display())]
+    Gguf {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong inside.
+        source: gguf::FileError,
+    },
+    /// The parts of a GGUF model do not fit each other.
+    #[error("{}: {reason}", path.display())]
+    Split {
+        /// The part.
+        path: PathBuf,
+        /// What does not fit.
+        reason: String,
     },
     /// A JSON file that cannot be read.
     #[error("{place}: {reason}")]
@@ -68,7 +84,7 @@ pub enum CheckpointError {
     },
     /// The tensor is there, but stored in a type that cannot be served.
     #[error(
-        "{}: tensor `{name}` is stored as {element}, which cannot be served; convert it to F32, F16 or BF16",
+        "{}: tensor `{name}` is stored as {stored_as}, which cannot be served; convert it to F32, F16 or BF16",
         path.display()
     )]
     UnservedType {
@@ -77,6 +93,6 @@ pub enum CheckpointError {
         /// The tensor.
         name: String,
         /// The type's name in the file.
-        element: &'static str,
+        stored_as: String,
     },
 }

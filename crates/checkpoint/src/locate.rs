@@ -9,6 +9,7 @@ use serde::de::{self, Deserializer, MapAccess, Visitor};
 
 use crate::CheckpointError;
 use crate::mapped::map;
+use crate::split::{part_of, parts};
 
 const SINGLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
@@ -19,10 +20,31 @@ const INDEX_SUFFIX: &str = ".safetensors.index.json";
 pub(crate) struct Located {
     /// The folder that holds the small files.
     pub folder: PathBuf,
-    /// The weight files, each to be opened once.
-    pub weights: Vec<PathBuf>,
-    /// For a sharded model, its index.
-    pub index: Option<Index>,
+    pub weights: Weights,
+}
+
+/// The weight files, each to be opened once.
+#[derive(Debug)]
+pub(crate) enum Weights {
+    Safetensors {
+        files: Vec<PathBuf>,
+        /// For a sharded model.
+        index: Option<Index>,
+    },
+    Gguf {
+        /// In the order of their numbers.
+        files: Vec<PathBuf>,
+    },
+}
+
+impl Located {
+    fn single(folder: PathBuf, file: PathBuf) -> Located {
+        Located { folder, weights: Weights::Safetensors { files: vec![file], index: None } }
+    }
+
+    fn gguf(folder: PathBuf, file: &Path) -> Result<Located, CheckpointError> {
+        Ok(Located { folder, weights: Weights::Gguf { files: parts(file)? } })
+    }
 }
 
 /// Which shard holds which tensor.
@@ -42,7 +64,7 @@ pub(crate) fn locate(path: &Path) -> Result<Located, CheckpointError> {
 fn in_folder(folder: &Path) -> Result<Located, CheckpointError> {
     let single = folder.join(SINGLE);
     if single.exists() {
-        return Ok(Located { folder: folder.to_owned(), weights: vec![single], index: None });
+        return Ok(Located::single(folder.to_owned(), single));
     }
     let index = folder.join(INDEX);
     if index.exists() {
@@ -50,19 +72,32 @@ fn in_folder(folder: &Path) -> Result<Located, CheckpointError> {
     }
     let files = files_with_extension(folder, "safetensors")?;
     match files.as_slice() {
-        [file] => Ok(Located { folder: folder.to_owned(), weights: vec![file.clone()], index: None }),
-        [] if !files_with_extension(folder, "gguf")?.is_empty() => Err(refuse(
-            folder,
-            "the folder holds GGUF files; GGUF is not supported yet, give a safetensors model",
-        )),
-        [] => Err(refuse(
-            folder,
-            format!("no {SINGLE} and no {INDEX} in this folder; give the folder of a safetensors model"),
-        )),
+        [file] => Ok(Located::single(folder.to_owned(), file.clone())),
+        [] => gguf_in_folder(folder),
         _ => Err(refuse(
             folder,
             format!("several .safetensors files and no {INDEX}; give the path of one file or add the index"),
         )),
+    }
+}
+
+/// The one GGUF model of a folder; the parts of a split one count as one.
+fn gguf_in_folder(folder: &Path) -> Result<Located, CheckpointError> {
+    let mut files = files_with_extension(folder, "gguf")?;
+    let stem = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        part_of(name).map_or_else(|| name.to_owned(), |(stem, count)| format!("{stem} of {count}"))
+    };
+    files.dedup_by_key(|path| stem(path));
+    match files.as_slice() {
+        [file] => Located::gguf(folder.to_owned(), file),
+        [] => Err(refuse(
+            folder,
+            format!(
+                "no {SINGLE}, no {INDEX} and no .gguf file in this folder; give a GGUF file or the folder of a model"
+            ),
+        )),
+        _ => Err(refuse(folder, "several .gguf files; give the path of one")),
     }
 }
 
@@ -75,19 +110,18 @@ fn at_file(path: &Path) -> Result<Located, CheckpointError> {
     if name.ends_with(INDEX_SUFFIX) {
         return sharded(&folder, path.to_owned());
     }
+    if name.ends_with(".gguf") {
+        return Located::gguf(folder, path);
+    }
     if !name.ends_with(".safetensors") {
-        let reason = if name.ends_with(".gguf") {
-            "GGUF is not supported yet; give a .safetensors file, its index, or the folder that holds it"
-        } else {
-            "not a .safetensors file; give one, its index, or the folder that holds it"
-        };
+        let reason = "neither a .safetensors nor a .gguf file; give one, an index, or the folder of a model";
         return Err(refuse(path, reason));
     }
     let index = folder.join(INDEX);
     if is_shard(name) && index.exists() {
         return sharded(&folder, index);
     }
-    Ok(Located { folder, weights: vec![path.to_owned()], index: None })
+    Ok(Located::single(folder, path.to_owned()))
 }
 
 /// Whether a name is one of several (`model-00001-of-00003.safetensors`).
@@ -129,7 +163,8 @@ fn sharded(folder: &Path, path: PathBuf) -> Result<Located, CheckpointError> {
     if weights.is_empty() {
         return Err(CheckpointError::Index { path, reason: "the index names no tensors".to_owned() });
     }
-    Ok(Located { folder: folder.to_owned(), weights, index: Some(Index { path, shards }) })
+    let weights = Weights::Safetensors { files: weights, index: Some(Index { path, shards }) };
+    Ok(Located { folder: folder.to_owned(), weights })
 }
 
 /// A name that stays in its folder: no separator, no parent, no root.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use fiddlehead_checkpoint::{Checkpoint, CheckpointError};
+use fiddlehead_checkpoint::{Checkpoint, CheckpointError, Description};
 use fiddlehead_storage::Format;
 
 fn stories() -> PathBuf {
@@ -48,8 +48,11 @@ fn refused(path: &Path, words: &str) -> CheckpointError {
 #[test]
 fn the_stories_model_agrees_with_the_formats_own_crate() {
     let checkpoint = Checkpoint::open(stories()).expect("opens");
-    assert_eq!(checkpoint.config()["model_type"], "qwen3_5_text");
-    assert_eq!(checkpoint.generation_config().expect("there")["eos_token_id"], 2);
+    let Description::HuggingFace { config, generation_config } = checkpoint.description() else {
+        panic!("a safetensors model has JSON files");
+    };
+    assert_eq!(config["model_type"], "qwen3_5_text");
+    assert_eq!(generation_config.as_ref().expect("there")["eos_token_id"], 2);
     assert_eq!(checkpoint.folder(), Some(stories().as_path()));
     let bytes = fs::read(stories().join("model.safetensors")).expect("there");
     let reference = safetensors::SafeTensors::deserialize(&bytes).expect("good");
@@ -70,7 +73,7 @@ fn a_file_and_its_folder_are_the_same_model() {
     let folder = Checkpoint::open(stories()).expect("opens");
     let file = Checkpoint::open(stories().join("model.safetensors")).expect("opens");
     assert_eq!(folder.tensors().keys().collect::<Vec<_>>(), file.tensors().keys().collect::<Vec<_>>());
-    assert_eq!(folder.config(), file.config());
+    assert_eq!(folder.bytes(), file.bytes());
 }
 
 #[test]
@@ -85,7 +88,10 @@ fn an_embedded_model_opens_without_files() {
         checkpoint.companions().read("tokenizer.json").expect("reads").as_deref(),
         Some(b"{}".as_slice())
     );
-    assert!(checkpoint.generation_config().is_none());
+    let Description::HuggingFace { config, generation_config: None } = checkpoint.description() else {
+        panic!("it has config.json only");
+    };
+    assert_eq!(config["model_type"], "test");
     let error = Checkpoint::embedded(weights, &[]).expect_err("no configuration");
     assert!(error.to_string().contains("no config.json"), "{error}");
 }
@@ -131,8 +137,8 @@ fn folders_that_lack_something() {
     refused(folder.path(), "no model.safetensors");
     refused(&folder.path().join("absent"), "absent");
     fs::write(folder.path().join("model.gguf"), b"GGUF").expect("written");
-    refused(folder.path(), "GGUF is not supported yet");
-    refused(&folder.path().join("model.gguf"), "GGUF is not supported yet");
+    refused(folder.path(), "the file is truncated");
+    refused(&folder.path().join("model.gguf"), "the file is truncated");
     fs::write(folder.path().join("other.safetensors"), vectors(&[("a", 1.0)])).expect("written");
     refused(folder.path(), "there is no config.json");
     fs::write(folder.path().join("config.json"), "[1]").expect("written");

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use fiddlehead_checkpoint::Checkpoint;
+use fiddlehead_checkpoint::{Checkpoint, Description};
 use fiddlehead_graph::ModelGraph;
 use fiddlehead_graph::lower::lower_model;
 use fiddlehead_graph::rewrite::optimise;
@@ -132,8 +132,11 @@ impl Companions {
             tokenizer_config.as_ref().unwrap_or(&Value::Null),
             template_file.as_deref(),
         )?;
-        let generation = checkpoint.generation_config();
-        let ends = end_tokens(&tokenizer, generation, tokenizer_config.as_ref(), checkpoint.config());
+        let (config, generation) = match checkpoint.description() {
+            Description::HuggingFace { config, generation_config } => (config, generation_config.as_ref()),
+            Description::Gguf(_) => (&Value::Null, None),
+        };
+        let ends = end_tokens(&tokenizer, generation, tokenizer_config.as_ref(), config);
         let place = format!("{}: generation_config.json", files.place());
         let defaults =
             generation.map_or(Ok(Defaults::default()), |json| Defaults::from_json(json, &place))?;

@@ -13,6 +13,8 @@ pub struct Architecture {
     pub name: &'static str,
     /// Its names as `model_type` in `config.json`.
     pub model_types: &'static [&'static str],
+    /// Its names as `general.architecture` in GGUF files.
+    pub gguf_names: &'static [&'static str],
     /// The program's text.
     pub program: &'static str,
     /// Says what the program's names are in a checkpoint.
@@ -29,11 +31,15 @@ pub fn architectures() -> &'static [Architecture] {
 /// # Errors
 /// When it names none, or one that is not known.
 pub fn find(config: &Config) -> Result<&'static Architecture, ModelError> {
-    let model_type = config.text("model_type")?;
-    architectures().iter().find(|known| known.model_types.contains(&model_type)).ok_or_else(|| {
+    let name = config.architecture()?;
+    let names = |known: &Architecture| match config {
+        Config::Json(_) => known.model_types,
+        Config::Gguf(_) => known.gguf_names,
+    };
+    architectures().iter().find(|known| names(known).contains(&name)).ok_or_else(|| {
         ModelError::UnknownArchitecture {
-            name: model_type.to_owned(),
-            known: architectures().iter().map(|known| known.name).collect::<Vec<_>>().join(", "),
+            name: name.to_owned(),
+            known: architectures().iter().flat_map(names).copied().collect::<Vec<_>>().join(", "),
         }
     })
 }

@@ -1,64 +1,85 @@
-//! Reading `config.json` with errors that name the key.
+//! What a checkpoint says about its model, in the words of either kind of file, with errors that name the key.
 
-use fiddlehead_checkpoint::Checkpoint;
-use serde_json::Value;
+mod gguf;
+mod json;
+
+use fiddlehead_checkpoint::{Checkpoint, Description};
 
 use crate::error::ModelError;
+
+pub use gguf::Gguf;
+pub use json::Json;
 
 /// Sizes above this are refused: no array that a file can hold has such an extent.
 const LARGEST: u64 = i32::MAX as u64;
 
-/// The configuration of the text model: `text_config` where there is one (published multimodal folders nest it),
-/// else the whole file.
+/// A value's name in each kind of file; empty where that kind does not have it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Key {
+    /// In `config.json`; a path with dots.
+    pub json: &'static str,
+    /// In the metadata of a GGUF file, without the architecture's word before it.
+    pub gguf: &'static str,
+}
+
+/// A key by its two names.
+pub const fn key(json: &'static str, gguf: &'static str) -> Key {
+    Key { json, gguf }
+}
+
+/// The configuration of the text model.
 #[derive(Clone, Copy, Debug)]
-pub struct Config<'a> {
-    value: &'a Value,
+pub enum Config<'a> {
+    /// `config.json`.
+    Json(Json<'a>),
+    /// The metadata of a GGUF file.
+    Gguf(Gguf<'a>),
 }
 
 impl<'a> Config<'a> {
     /// The text model's configuration in a checkpoint.
     pub fn of(checkpoint: &'a Checkpoint) -> Config<'a> {
-        let whole = checkpoint.config();
-        Config { value: whole.get("text_config").filter(|inner| inner.is_object()).unwrap_or(whole) }
-    }
-
-    /// A configuration that is no checkpoint's.
-    #[cfg(test)]
-    pub(crate) fn from_value(value: &'a Value) -> Config<'a> {
-        Config { value }
-    }
-
-    /// A value that may be absent; `null` counts as absent. `key` may be a path with dots.
-    pub fn get(&self, key: &str) -> Option<&'a Value> {
-        key.split('.').try_fold(self.value, |value, part| value.get(part)).filter(|value| !value.is_null())
-    }
-
-    fn require(&self, key: &str, wanted: &'static str) -> Result<&'a Value, ModelError> {
-        self.get(key).ok_or_else(|| ModelError::ConfigMissing { key: key.to_owned(), wanted })
-    }
-
-    fn refuse(&self, key: &str, value: &Value, wanted: impl Into<String>) -> ModelError {
-        let mut found = value.to_string();
-        if found.chars().count() > 80 {
-            found = found.chars().take(77).chain("...".chars()).collect();
+        match checkpoint.description() {
+            Description::HuggingFace { config, .. } => Config::Json(Json::of(config)),
+            Description::Gguf(metadata) => Config::Gguf(Gguf::of(metadata)),
         }
-        ModelError::ConfigValue { key: key.to_owned(), found, wanted: wanted.into() }
     }
 
-    /// An error about a value that was read.
-    pub fn senseless(&self, key: &str, wanted: impl Into<String>) -> ModelError {
-        self.refuse(key, self.get(key).unwrap_or(&Value::Null), wanted)
+    /// The file's word for its architecture.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn architecture(&self) -> Result<&'a str, ModelError> {
+        match self {
+            Config::Json(json) => json.text("model_type"),
+            Config::Gguf(gguf) => gguf.architecture(),
+        }
+    }
+
+    /// Whether a value is there.
+    pub fn has(&self, key: Key) -> bool {
+        match self {
+            Config::Json(json) => json.get(key.json).is_some(),
+            Config::Gguf(gguf) => gguf.get(key.gguf).is_some(),
+        }
+    }
+
+    /// An error about a value.
+    pub fn senseless(&self, key: Key, wanted: impl Into<String>) -> ModelError {
+        match self {
+            Config::Json(json) => json.senseless(key.json, wanted),
+            Config::Gguf(gguf) => gguf.senseless(key.gguf, wanted),
+        }
     }
 
     /// A whole number of at least 1.
     ///
     /// # Errors
     /// When it is missing or no such number.
-    pub fn size(&self, key: &str) -> Result<usize, ModelError> {
-        let value = self.require(key, "a whole number")?;
-        match value.as_u64() {
-            Some(number) if (1..=LARGEST).contains(&number) => Ok(number as usize),
-            _ => Err(self.refuse(key, value, format!("a whole number from 1 to {LARGEST}"))),
+    pub fn size(&self, key: Key) -> Result<usize, ModelError> {
+        match self {
+            Config::Json(json) => json.size(key.json),
+            Config::Gguf(gguf) => gguf.size(key.gguf),
         }
     }
 
@@ -66,60 +87,38 @@ impl<'a> Config<'a> {
     ///
     /// # Errors
     /// When it is there and no such number.
-    pub fn size_or(&self, key: &str, absent: usize) -> Result<usize, ModelError> {
-        if self.get(key).is_none() { Ok(absent) } else { self.size(key) }
+    pub fn size_or(&self, key: Key, absent: usize) -> Result<usize, ModelError> {
+        if self.has(key) { self.size(key) } else { Ok(absent) }
     }
 
-    /// A finite number.
-    ///
-    /// # Errors
-    /// When it is missing or no finite number.
-    pub fn number(&self, key: &str) -> Result<f64, ModelError> {
-        let value = self.require(key, "a number")?;
-        value
-            .as_f64()
-            .filter(|number| number.is_finite())
-            .ok_or_else(|| self.refuse(key, value, "a finite number"))
-    }
-
-    /// As [`Config::number`], with a value for when it is absent.
+    /// A finite number, with a value for when it is absent.
     ///
     /// # Errors
     /// When it is there and no finite number.
-    pub fn number_or(&self, key: &str, absent: f64) -> Result<f64, ModelError> {
-        if self.get(key).is_none() { Ok(absent) } else { self.number(key) }
+    pub fn number_or(&self, key: Key, absent: f64) -> Result<f64, ModelError> {
+        match self {
+            _ if !self.has(key) => Ok(absent),
+            Config::Json(json) => json.number(key.json),
+            Config::Gguf(gguf) => gguf.number(key.gguf),
+        }
     }
 
     /// A truth value, with a value for when it is absent.
     ///
     /// # Errors
     /// When it is there and neither true nor false.
-    pub fn flag_or(&self, key: &str, absent: bool) -> Result<bool, ModelError> {
-        match self.get(key) {
-            None => Ok(absent),
-            Some(value) => value.as_bool().ok_or_else(|| self.refuse(key, value, "true or false")),
+    pub fn flag_or(&self, key: Key, absent: bool) -> Result<bool, ModelError> {
+        match self {
+            _ if !self.has(key) => Ok(absent),
+            Config::Json(json) => json.flag_or(key.json, absent),
+            Config::Gguf(gguf) => gguf.flag(key.gguf),
         }
     }
+}
 
-    /// A text.
-    ///
-    /// # Errors
-    /// When it is missing or no text.
-    pub fn text(&self, key: &str) -> Result<&'a str, ModelError> {
-        let value = self.require(key, "a text")?;
-        value.as_str().ok_or_else(|| self.refuse(key, value, "a text"))
+fn refuse(place: &'static str, key: &str, mut found: String, wanted: impl Into<String>) -> ModelError {
+    if found.chars().count() > 80 {
+        found = found.chars().take(77).chain("...".chars()).collect();
     }
-
-    /// A list of texts that may be absent.
-    ///
-    /// # Errors
-    /// When it is there and no list of texts.
-    pub fn texts(&self, key: &str) -> Result<Option<Vec<&'a str>>, ModelError> {
-        let Some(value) = self.get(key) else { return Ok(None) };
-        value
-            .as_array()
-            .and_then(|list| list.iter().map(Value::as_str).collect::<Option<Vec<_>>>())
-            .map(Some)
-            .ok_or_else(|| self.refuse(key, value, "a list of texts"))
-    }
+    ModelError::ConfigValue { place, key: key.to_owned(), found, wanted: wanted.into() }
 }

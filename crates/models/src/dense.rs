@@ -1,17 +1,20 @@
 //! Models of attention and a feed-forward block in every layer: Llama, Qwen3, Qwen3 with experts, Gemma 3.
 //!
-//! Source: the configurations and tensor names of Hugging Face's `llama`, `qwen3`, `qwen3_moe` and `gemma3_text`.
+//! Source: the configurations and tensor names of Hugging Face's `llama`, `qwen3`, `qwen3_moe` and `gemma3_text`; the keys and tensor names
+//! of GGUF's `llama`, `qwen3`, `qwen3moe` and `gemma3`.
 
 use crate::architecture::Architecture;
+use crate::config::{Config, Json, Key, key};
 use crate::error::ModelError;
 use crate::experts::experts;
-use crate::mapper::Transform::{None as Plain, OnePlus};
-use crate::mapper::{Mapper, Transform};
-use crate::rope::{Rope, rope, rotated};
+use crate::mapper::Mapper;
+use crate::names::{Field, Names};
+use crate::rope::{Kind, Rope, head_dim, head_rope};
 
 pub(crate) const LLAMA: Architecture = Architecture {
     name: "llama",
     model_types: &["llama", "mistral"],
+    gguf_names: &["llama"],
     program: include_str!("../programs/llama.fh"),
     map: llama,
 };
@@ -19,6 +22,7 @@ pub(crate) const LLAMA: Architecture = Architecture {
 pub(crate) const QWEN3: Architecture = Architecture {
     name: "qwen3",
     model_types: &["qwen3"],
+    gguf_names: &["qwen3"],
     program: include_str!("../programs/qwen3.fh"),
     map: qwen3,
 };
@@ -26,6 +30,7 @@ pub(crate) const QWEN3: Architecture = Architecture {
 pub(crate) const QWEN3_MOE: Architecture = Architecture {
     name: "qwen3_moe",
     model_types: &["qwen3_moe"],
+    gguf_names: &["qwen3moe"],
     program: include_str!("../programs/qwen3_moe.fh"),
     map: qwen3_moe,
 };
@@ -33,121 +38,122 @@ pub(crate) const QWEN3_MOE: Architecture = Architecture {
 pub(crate) const GEMMA3: Architecture = Architecture {
     name: "gemma3",
     model_types: &["gemma3_text", "gemma3"],
+    gguf_names: &["gemma3"],
     program: include_str!("../programs/gemma3.fh"),
     map: gemma3,
 };
 
-type Fields = [(&'static str, &'static str, Transform)];
-
-const ATTENTION: &Fields = &[
-    ("norm_in", "input_layernorm", Plain),
-    ("q", "self_attn.q_proj", Plain),
-    ("k", "self_attn.k_proj", Plain),
-    ("v", "self_attn.v_proj", Plain),
-    ("o", "self_attn.o_proj", Plain),
-    ("norm_post", "post_attention_layernorm", Plain),
+const ATTENTION: &[Field] = &[
+    Field::plain("norm_in", "input_layernorm.weight", "attn_norm.weight"),
+    Field::plain("q", "self_attn.q_proj.weight", "attn_q.weight"),
+    Field::plain("k", "self_attn.k_proj.weight", "attn_k.weight"),
+    Field::plain("v", "self_attn.v_proj.weight", "attn_v.weight"),
+    Field::plain("o", "self_attn.o_proj.weight", "attn_output.weight"),
+    Field::plain("norm_post", "post_attention_layernorm.weight", "ffn_norm.weight"),
 ];
-const HEAD_NORMS: &Fields = &[("norm_q", "self_attn.q_norm", Plain), ("norm_k", "self_attn.k_norm", Plain)];
-const FEED_FORWARD: &Fields =
-    &[("gate", "mlp.gate_proj", Plain), ("up", "mlp.up_proj", Plain), ("down", "mlp.down_proj", Plain)];
-const GEMMA: &Fields = &[
-    ("norm_in", "input_layernorm", OnePlus),
-    ("q", "self_attn.q_proj", Plain),
-    ("k", "self_attn.k_proj", Plain),
-    ("v", "self_attn.v_proj", Plain),
-    ("norm_q", "self_attn.q_norm", OnePlus),
-    ("norm_k", "self_attn.k_norm", OnePlus),
-    ("o", "self_attn.o_proj", Plain),
-    ("norm_attention", "post_attention_layernorm", OnePlus),
-    ("norm_pre", "pre_feedforward_layernorm", OnePlus),
-    ("norm_post", "post_feedforward_layernorm", OnePlus),
+const HEAD_NORMS: &[Field] = &[
+    Field::plain("norm_q", "self_attn.q_norm.weight", "attn_q_norm.weight"),
+    Field::plain("norm_k", "self_attn.k_norm.weight", "attn_k_norm.weight"),
 ];
+pub(crate) const FEED_FORWARD: &[Field] = &[
+    Field::plain("gate", "mlp.gate_proj.weight", "ffn_gate.weight"),
+    Field::plain("up", "mlp.up_proj.weight", "ffn_up.weight"),
+    Field::plain("down", "mlp.down_proj.weight", "ffn_down.weight"),
+];
+const GEMMA: &[Field] = &[
+    Field::centred("norm_in", "input_layernorm.weight", "attn_norm.weight"),
+    Field::plain("q", "self_attn.q_proj.weight", "attn_q.weight"),
+    Field::plain("k", "self_attn.k_proj.weight", "attn_k.weight"),
+    Field::plain("v", "self_attn.v_proj.weight", "attn_v.weight"),
+    Field::centred("norm_q", "self_attn.q_norm.weight", "attn_q_norm.weight"),
+    Field::centred("norm_k", "self_attn.k_norm.weight", "attn_k_norm.weight"),
+    Field::plain("o", "self_attn.o_proj.weight", "attn_output.weight"),
+    Field::centred("norm_attention", "post_attention_layernorm.weight", "post_attention_norm.weight"),
+    Field::centred("norm_pre", "pre_feedforward_layernorm.weight", "ffn_norm.weight"),
+    Field::centred("norm_post", "post_feedforward_layernorm.weight", "post_ffw_norm.weight"),
+];
+const EMBEDDING: Field = Field::plain("embed", "embed_tokens.weight", "token_embd.weight");
+pub(crate) const PLAIN_NORM: Field = Field::plain("norm", "norm.weight", "output_norm.weight");
+pub(crate) const CENTRED_NORM: Field = Field::centred("norm", "norm.weight", "output_norm.weight");
+/// Its names are the same in the files' root, whatever stands before the model's other tensors.
+const HEAD: Field = Field::plain("head", "lm_head.weight", "output.weight");
 
-/// Sizes of the attention, the embedding, the last norm and the output head; gives the tensors' prefix.
-pub(crate) fn frame(
-    mapper: &mut Mapper<'_>,
-    norm: Transform,
-    tied: bool,
-) -> Result<&'static str, ModelError> {
+const HIDDEN: Key = key("hidden_size", "embedding_length");
+const WIDTH: Key = key("intermediate_size", "feed_forward_length");
+
+/// Sizes of the attention, the embedding, the last norm and the output head.
+pub(crate) fn frame(mapper: &mut Mapper<'_>, norm: Field, tied: bool) -> Result<(), ModelError> {
     let config = mapper.config();
-    let (heads, hidden) = (config.size("num_attention_heads")?, config.size("hidden_size")?);
-    let kv_heads = config.size_or("num_key_value_heads", heads)?;
+    let heads = config.size(key("num_attention_heads", "attention.head_count"))?;
+    let kv_key = key("num_key_value_heads", "attention.head_count_kv");
+    let kv_heads = config.size_or(kv_key, heads)?;
     if heads % kv_heads != 0 {
-        return Err(config.senseless("num_key_value_heads", "a divisor of num_attention_heads"));
+        return Err(config.senseless(kv_key, format!("a divisor of {heads}, the query heads")));
     }
     for refused in ["attention_bias", "mlp_bias"] {
+        let refused = key(refused, "");
         if config.flag_or(refused, false)? {
             return Err(config.senseless(refused, "false"));
         }
     }
+    let model = mapper.names().model();
+    mapper.fields("", model, &[EMBEDDING, norm])?;
+    let (vocabulary, head, tied) = match config {
+        Config::Json(json) => {
+            (json.size("vocab_size")?, HEAD.hugging_face, json.flag_or("tie_word_embeddings", tied)?)
+        }
+        // Files may say a size that is not the embedding's, and that it is the head too by having no other.
+        Config::Gguf(_) => (mapper.rows(EMBEDDING.gguf.tensor)?, HEAD.gguf, true),
+    };
+    if !tied || mapper.has(head.tensor) {
+        mapper.fields("", "", &[HEAD])?;
+    }
     for (name, value) in [
-        ("V", config.size("vocab_size")?),
-        ("D", hidden),
+        ("V", vocabulary),
+        ("D", config.size(HIDDEN)?),
         ("H", heads),
         ("G", kv_heads),
-        ("K", config.size_or("head_dim", hidden / heads)?),
+        ("K", head_dim(config)?),
     ] {
         mapper.dim(name, value);
     }
-    mapper.number("eps", config.number_or("rms_norm_eps", 1e-6)?);
-    mapper.context(config.size_or("max_position_embeddings", 32768)?);
-    let prefix = mapper
-        .prefix(&["model.", "model.language_model.", "language_model.model.", ""], "embed_tokens.weight");
-    mapper.weight("embed", &format!("{prefix}embed_tokens.weight"), Plain)?;
-    mapper.weight("norm", &format!("{prefix}norm.weight"), norm)?;
-    if !config.flag_or("tie_word_embeddings", tied)? || mapper.has("lm_head.weight") {
-        mapper.weight("head", "lm_head.weight", Plain)?;
-    }
-    Ok(prefix)
-}
-
-/// Binds weights of one layer.
-pub(crate) fn fields(
-    mapper: &mut Mapper<'_>,
-    path: &str,
-    tensors: &str,
-    fields: &[(&str, &str, Transform)],
-) -> Result<(), ModelError> {
-    for (field, tensor, transform) in fields {
-        mapper.weight(format!("{path}.{field}"), &format!("{tensors}.{tensor}.weight"), *transform)?;
-    }
+    let eps = key("rms_norm_eps", "attention.layer_norm_rms_epsilon");
+    mapper.number("eps", config.number_or(eps, 1e-6)?);
+    mapper.context(config.size_or(key("max_position_embeddings", "context_length"), 32768)?);
     Ok(())
 }
 
-/// How many layers, within reason.
+/// How many layers, within reason; without those of a draft head.
 pub(crate) fn layer_count(mapper: &Mapper<'_>) -> Result<usize, ModelError> {
-    let count = mapper.config().size("num_hidden_layers")?;
+    let (config, layers) = (mapper.config(), key("num_hidden_layers", "block_count"));
+    let count = config.size(layers)?;
     if count > 4096 {
-        return Err(mapper.config().senseless("num_hidden_layers", "at most 4096"));
+        return Err(config.senseless(layers, "at most 4096"));
     }
-    Ok(count)
-}
-
-fn head_rope(mapper: &mut Mapper<'_>, section: &str, theta: f64) -> Result<Rope, ModelError> {
-    let config = mapper.config();
-    let heads = config.size("num_attention_heads")?;
-    let head_dim = config.size_or("head_dim", config.size("hidden_size")? / heads)?;
-    let rotated = rotated(config, section, head_dim)?;
-    mapper.dim("R", rotated);
-    rope(config, section, rotated, theta)
+    let drafting = key("", "nextn_predict_layers");
+    let drafts = config.number_or(drafting, 0.0)?;
+    if drafts < 0.0 || drafts >= count as f64 {
+        return Err(config.senseless(drafting, format!("fewer than the {count} layers")));
+    }
+    Ok(count - drafts as usize)
 }
 
 fn every_layer(
     mapper: &mut Mapper<'_>,
-    lists: &[&Fields],
+    lists: &[&[Field]],
     theta: f64,
 ) -> Result<Vec<(String, String)>, ModelError> {
-    let prefix = frame(mapper, Plain, false)?;
-    let rope = head_rope(mapper, "rope_parameters", theta)?;
+    frame(mapper, PLAIN_NORM, false)?;
+    let rope = head_rope(mapper, Kind::all(theta))?;
     mapper.number("rope_scale", rope.scale);
     let count = layer_count(mapper)?;
     mapper.dim("L", count);
     let mut layers = Vec::new();
     for layer in 0..count {
-        let (path, tensors) = (format!("layers.{layer}"), format!("{prefix}layers.{layer}"));
-        mapper.numbers(format!("{path}.inv_freq"), rope.inv_freq.clone());
+        let (path, tensors) = (format!("layers.{layer}."), mapper.names().layer(layer));
+        mapper.numbers(format!("{path}inv_freq"), rope.inv_freq.clone());
         for list in lists {
-            fields(mapper, &path, &tensors, list)?;
+            mapper.fields(&path, &tensors, list)?;
         }
         layers.push((path, tensors));
     }
@@ -156,17 +162,19 @@ fn every_layer(
 
 fn llama(mapper: &mut Mapper<'_>) -> Result<(), ModelError> {
     let config = mapper.config();
-    mapper.dim("F", config.size("intermediate_size")?);
-    mapper.flag("adjacent", false);
+    mapper.dim("F", config.size(WIDTH)?);
+    // The converter to GGUF reorders the rows of queries and keys.
+    mapper.flag("adjacent", mapper.names() == Names::Gguf);
     every_layer(mapper, &[ATTENTION, FEED_FORWARD], 10_000.0)?;
     Ok(())
 }
 
 fn qwen3(mapper: &mut Mapper<'_>) -> Result<(), ModelError> {
     let config = mapper.config();
-    mapper.dim("F", config.size("intermediate_size")?);
-    if config.flag_or("use_sliding_window", false)? {
-        return Err(config.senseless("use_sliding_window", "false"));
+    mapper.dim("F", config.size(WIDTH)?);
+    let windows = key("use_sliding_window", "");
+    if config.flag_or(windows, false)? {
+        return Err(config.senseless(windows, "false"));
     }
     every_layer(mapper, &[ATTENTION, HEAD_NORMS, FEED_FORWARD], 1_000_000.0)?;
     Ok(())
@@ -174,11 +182,14 @@ fn qwen3(mapper: &mut Mapper<'_>) -> Result<(), ModelError> {
 
 fn qwen3_moe(mapper: &mut Mapper<'_>) -> Result<(), ModelError> {
     let config = mapper.config();
-    if config.size_or("decoder_sparse_step", 1)? != 1 {
-        return Err(config.senseless("decoder_sparse_step", "1"));
-    }
-    if config.get("mlp_only_layers").is_some_and(|list| list.as_array().is_none_or(|list| !list.is_empty())) {
-        return Err(config.senseless("mlp_only_layers", "an empty list"));
+    if let Config::Json(json) = config {
+        if json.size_or("decoder_sparse_step", 1)? != 1 {
+            return Err(json.senseless("decoder_sparse_step", "1"));
+        }
+        let dense = json.get("mlp_only_layers");
+        if dense.is_some_and(|list| list.as_array().is_none_or(|list| !list.is_empty())) {
+            return Err(json.senseless("mlp_only_layers", "an empty list"));
+        }
     }
     for (path, tensors) in every_layer(mapper, &[ATTENTION, HEAD_NORMS], 1_000_000.0)? {
         experts(mapper, &path, &tensors)?;
@@ -188,68 +199,113 @@ fn qwen3_moe(mapper: &mut Mapper<'_>) -> Result<(), ModelError> {
 
 fn gemma3(mapper: &mut Mapper<'_>) -> Result<(), ModelError> {
     let config = mapper.config();
-    let prefix = frame(mapper, OnePlus, true)?;
+    frame(mapper, CENTRED_NORM, true)?;
     let count = layer_count(mapper)?;
     mapper.dim("L", count);
-    mapper.dim("F", config.size("intermediate_size")?);
-    mapper.dim("W", config.size_or("sliding_window", 4096)?);
-    let heads = config.size("num_attention_heads")?;
-    let head_dim = config.size_or("head_dim", config.size("hidden_size")? / heads)?;
-    let scalar = config.number_or("query_pre_attn_scalar", head_dim as f64)?;
-    if scalar <= 0.0 {
-        return Err(config.senseless("query_pre_attn_scalar", "a number above zero"));
-    }
-    mapper.number("score_scale", scalar.powf(-0.5));
-    mapper.number("embed_scale", (config.size("hidden_size")? as f64).sqrt());
+    mapper.dim("F", config.size(WIDTH)?);
+    mapper.dim("W", config.size_or(key("sliding_window", "attention.sliding_window"), 4096)?);
+    mapper.number("score_scale", score_scalar(config, count)?.powf(-0.5));
+    mapper.number("embed_scale", (config.size(HIDDEN)? as f64).sqrt());
     for (flag, constant, key) in [
-        ("capped", "score_cap", "attn_logit_softcapping"),
-        ("capped_logits", "logit_cap", "final_logit_softcapping"),
+        ("capped", "score_cap", key("attn_logit_softcapping", "attn_logit_softcapping")),
+        ("capped_logits", "logit_cap", key("final_logit_softcapping", "final_logit_softcapping")),
     ] {
         let cap = config.number_or(key, 0.0)?;
         mapper.flag(flag, cap > 0.0);
         mapper.number(constant, if cap > 0.0 { cap } else { 1.0 });
     }
-    let split = config.get("rope_parameters.full_attention").is_some();
-    let (full, near) = if split {
-        (
-            head_rope(mapper, "rope_parameters.full_attention", 1_000_000.0)?,
-            head_rope(mapper, "rope_parameters.sliding_attention", 10_000.0)?,
-        )
-    } else {
-        // Older files: one theta and its scaling for full layers, a plain local theta for the others.
-        let full = head_rope(mapper, "rope_parameters", 1_000_000.0)?;
-        let theta = config.number_or("rope_local_base_freq", 10_000.0)?;
-        let pairs = full.inv_freq.len();
-        let inv_freq = (0..pairs).map(|pair| theta.powf(-(pair as f64) / pairs as f64) as f32).collect();
-        (full, Rope { inv_freq, scale: 1.0 })
-    };
-    let kinds = sliding_kinds(mapper, count)?;
+    let (full, near) = gemma_ropes(mapper)?;
+    let kinds = sliding_kinds(config, count)?;
     for (layer, kind) in kinds.into_iter().enumerate() {
-        let (path, tensors) = (format!("layers.{layer}"), format!("{prefix}layers.{layer}"));
+        let (path, tensors) = (format!("layers.{layer}."), mapper.names().layer(layer));
         mapper.layer(kind);
         let inv_freq = if kind == "full" { &full.inv_freq } else { &near.inv_freq };
-        mapper.numbers(format!("{path}.inv_freq"), inv_freq.clone());
-        fields(mapper, &path, &tensors, GEMMA)?;
-        fields(mapper, &path, &tensors, FEED_FORWARD)?;
+        mapper.numbers(format!("{path}inv_freq"), inv_freq.clone());
+        mapper.fields(&path, &tensors, GEMMA)?;
+        mapper.fields(&path, &tensors, FEED_FORWARD)?;
     }
     Ok(())
 }
 
-fn sliding_kinds(mapper: &Mapper<'_>, count: usize) -> Result<Vec<&'static str>, ModelError> {
-    let config = mapper.config();
-    if let Some(types) = config.texts("layer_types")? {
-        if types.len() != count {
-            return Err(config.senseless("layer_types", format!("a list of {count} (num_hidden_layers)")));
+/// What scores are divided by the square root of. GGUF files do not say it: it is a head's size, and in the largest
+/// model, which alone has 62 layers, an equal part of the hidden size.
+fn score_scalar(config: Config<'_>, layers: usize) -> Result<f64, ModelError> {
+    const LAYERS_OF_THE_LARGEST: usize = 62;
+    let absent = match config {
+        Config::Gguf(_) if layers == LAYERS_OF_THE_LARGEST => {
+            config.size(HIDDEN)? / config.size(key("num_attention_heads", "attention.head_count"))?
         }
-        return types
-            .into_iter()
-            .map(|kind| match kind {
-                "sliding_attention" => Ok("sliding"),
-                "full_attention" => Ok("full"),
-                _ => Err(config.senseless("layer_types", "sliding_attention or full_attention")),
-            })
-            .collect();
+        _ => head_dim(config)?,
+    };
+    let scalar = key("query_pre_attn_scalar", "");
+    let value = config.number_or(scalar, absent as f64)?;
+    if value > 0.0 { Ok(value) } else { Err(config.senseless(scalar, "a number above zero")) }
+}
+
+/// The rotary positions of full layers and of those with a window.
+fn gemma_ropes(mapper: &mut Mapper<'_>) -> Result<(Rope, Rope), ModelError> {
+    let mut full = Kind::all(1_000_000.0);
+    let near = Kind {
+        section: "rope_parameters.sliding_attention",
+        base: "rope.freq_base_swa",
+        theta: 10_000.0,
+        scaled: false,
+    };
+    if let Config::Json(json) = mapper.config() {
+        if json.get("rope_parameters.full_attention").is_none() {
+            // Older files: one theta and its scaling for full layers, a plain local theta for the others.
+            let full = head_rope(mapper, full)?;
+            let theta = json.number_or("rope_local_base_freq", near.theta)?;
+            let pairs = full.inv_freq.len();
+            let inv_freq = (0..pairs).map(|pair| theta.powf(-(pair as f64) / pairs as f64) as f32).collect();
+            return Ok((full, Rope { inv_freq, scale: 1.0 }));
+        }
+        full.section = "rope_parameters.full_attention";
     }
-    let interval = config.size_or("sliding_window_pattern", config.size_or("_sliding_window_pattern", 6)?)?;
+    Ok((head_rope(mapper, full)?, head_rope(mapper, near)?))
+}
+
+fn sliding_kinds(config: Config<'_>, count: usize) -> Result<Vec<&'static str>, ModelError> {
+    let pattern = match config {
+        Config::Json(json) => {
+            if let Some(kinds) = layer_types(json, count, ("sliding_attention", "sliding"))? {
+                return Ok(kinds);
+            }
+            key(
+                if json.get("sliding_window_pattern").is_some() {
+                    "sliding_window_pattern"
+                } else {
+                    "_sliding_window_pattern"
+                },
+                "",
+            )
+        }
+        Config::Gguf(gguf) => {
+            let pattern = "attention.sliding_window_pattern";
+            if let Some(windows) = gguf.flags(pattern, count)? {
+                return Ok(windows.into_iter().map(|near| if near { "sliding" } else { "full" }).collect());
+            }
+            key("", pattern)
+        }
+    };
+    let interval = config.size_or(pattern, 6)?;
     Ok((1..=count).map(|layer| if layer % interval == 0 { "full" } else { "sliding" }).collect())
+}
+
+/// The kinds of `layer_types`, where a `config.json` has it: `full`, or what `other` translates to.
+pub(crate) fn layer_types(
+    config: Json<'_>,
+    count: usize,
+    other: (&'static str, &'static str),
+) -> Result<Option<Vec<&'static str>>, ModelError> {
+    let Some(types) = config.texts("layer_types")? else { return Ok(None) };
+    if types.len() != count {
+        return Err(config.senseless("layer_types", format!("a list of {count} (num_hidden_layers)")));
+    }
+    let kind = |name: &str| match name {
+        "full_attention" => Ok("full"),
+        _ if name == other.0 => Ok(other.1),
+        _ => Err(config.senseless("layer_types", format!("{} or full_attention", other.0))),
+    };
+    types.into_iter().map(kind).collect::<Result<_, _>>().map(Some)
 }

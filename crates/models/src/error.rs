@@ -8,22 +8,26 @@ pub enum ModelError {
     /// No program for this architecture.
     #[error("the architecture `{name}` is not known; known are: {known}")]
     UnknownArchitecture {
-        /// `model_type` of the configuration.
+        /// The file's word for it.
         name: String,
         /// Names of all architectures.
         known: String,
     },
     /// The configuration lacks a value.
-    #[error("config.json has no `{key}` ({wanted} is wanted)")]
+    #[error("{place} has no `{key}` ({wanted} is wanted)")]
     ConfigMissing {
+        /// `config.json`, or the metadata.
+        place: &'static str,
         /// The key.
         key: String,
         /// What kind of value.
         wanted: &'static str,
     },
     /// A value of the configuration is of the wrong kind or senseless.
-    #[error("config.json: `{key}` is {found}; {wanted} is wanted")]
+    #[error("{place}: `{key}` is {found}; {wanted} is wanted")]
     ConfigValue {
+        /// `config.json`, or the metadata.
+        place: &'static str,
         /// The key.
         key: String,
         /// The value as text.
@@ -36,7 +40,7 @@ pub enum ModelError {
     Checkpoint(#[from] CheckpointError),
     /// A tensor's shape is not what the program declares.
     #[error(
-        "tensor `{tensor}` has shape {found:?}; with this config.json `{param}` of the program has {wanted:?}"
+        "tensor `{tensor}` has shape {found:?}; with this configuration `{param}` of the program has {wanted:?}"
     )]
     Shape {
         /// Its name in the checkpoint.
@@ -47,6 +51,14 @@ pub enum ModelError {
         found: Vec<usize>,
         /// The declared shape.
         wanted: Vec<usize>,
+    },
+    /// A tensor of a layer that the program has no weight for: without it the answers would be wrong.
+    #[error("tensor `{tensor}` belongs to a layer, and the program of `{architecture}` has no place for it")]
+    Unused {
+        /// Its name in the checkpoint.
+        tensor: String,
+        /// The architecture.
+        architecture: &'static str,
     },
     /// A weight has no source.
     #[error(

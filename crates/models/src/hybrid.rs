@@ -1,20 +1,23 @@
 //! Hybrid models, Gated DeltaNet with every fourth layer of full attention: Qwen3.5 with and without experts, Qwen3-Next.
 //!
-//! Source: the configurations and tensor names of Hugging Face's `qwen3_5`, `qwen3_5_moe` and `qwen3_next`.
+//! Source: the configurations and tensor names of Hugging Face's `qwen3_5`, `qwen3_5_moe` and `qwen3_next`; the keys and
+//! tensor names of GGUF's `qwen35`, `qwen35moe` and `qwen3next`. Of the latter, `qwen35` and `qwen35moe` reorder value heads.
 
 use std::sync::Arc;
 
 use crate::architecture::Architecture;
-use crate::dense::{fields, frame, layer_count};
+use crate::config::{Config, Key, key};
+use crate::dense::{CENTRED_NORM, FEED_FORWARD, frame, layer_count, layer_types};
 use crate::error::ModelError;
 use crate::experts::experts;
-use crate::mapper::Transform::{NegativeExp, None as Plain, OnePlus};
-use crate::mapper::{Mapper, Transform};
-use crate::rope::{rope, rotated};
+use crate::mapper::Mapper;
+use crate::names::{Field, Names};
+use crate::rope::{Kind, head_rope};
 
 pub(crate) const QWEN3_5: Architecture = Architecture {
     name: "qwen3_5",
     model_types: &["qwen3_5", "qwen3_5_text"],
+    gguf_names: &["qwen35"],
     program: include_str!("../programs/qwen3_5.fh"),
     map: qwen3_5,
 };
@@ -22,6 +25,7 @@ pub(crate) const QWEN3_5: Architecture = Architecture {
 pub(crate) const QWEN3_5_MOE: Architecture = Architecture {
     name: "qwen3_5_moe",
     model_types: &["qwen3_5_moe", "qwen3_5_moe_text"],
+    gguf_names: &["qwen35moe"],
     program: include_str!("../programs/qwen3_5_moe.fh"),
     map: qwen3_5_moe,
 };
@@ -29,165 +33,204 @@ pub(crate) const QWEN3_5_MOE: Architecture = Architecture {
 pub(crate) const QWEN3_NEXT: Architecture = Architecture {
     name: "qwen3_next",
     model_types: &["qwen3_next"],
+    gguf_names: &["qwen3next"],
     program: include_str!("../programs/qwen3_next.fh"),
     map: qwen3_next,
 };
 
-/// Weights of layers: the program's field, the tensor's name in the layer, the change.
-type Fields = [(&'static str, &'static str, Transform)];
+const NORMS: &[Field] = &[
+    Field::centred("norm_in", "input_layernorm.weight", "attn_norm.weight"),
+    Field::centred("norm_post", "post_attention_layernorm.weight", "post_attention_norm.weight"),
+];
+const DELTA: &[Field] = &[
+    Field::plain("conv", "linear_attn.conv1d.weight", "ssm_conv1d.weight"),
+    Field::plain("norm_out", "linear_attn.norm.weight", "ssm_norm.weight"),
+    Field::plain("out", "linear_attn.out_proj.weight", "ssm_out.weight"),
+    Field::logarithm("a", "linear_attn.A_log", "ssm_a"),
+    Field::plain("dt", "linear_attn.dt_bias", "ssm_dt.bias"),
+];
+const DELTA_INPUTS: &[Field] = &[
+    Field::plain("qkv", "linear_attn.in_proj_qkv.weight", "attn_qkv.weight"),
+    Field::plain("z", "linear_attn.in_proj_z.weight", "attn_gate.weight"),
+    Field::plain("b", "linear_attn.in_proj_b.weight", "ssm_beta.weight"),
+    Field::plain("alpha", "linear_attn.in_proj_a.weight", "ssm_alpha.weight"),
+];
+/// Qwen3-Next as Hugging Face's files have it.
+const DELTA_FUSED_INPUTS: &[Field] = &[
+    Field::plain("qkvz", "linear_attn.in_proj_qkvz.weight", "ssm_in.weight"),
+    Field::plain("ba", "linear_attn.in_proj_ba.weight", "ssm_ba.weight"),
+];
+/// Qwen3-Next as GGUF files have it.
+const DELTA_SPLIT_INPUTS: &[Field] = &[
+    Field::plain("qkv", "linear_attn.in_proj_qkv.weight", "attn_qkv.weight"),
+    Field::plain("z", "linear_attn.in_proj_z.weight", "attn_gate.weight"),
+    Field::plain("ba", "linear_attn.in_proj_ba.weight", "ssm_ba.weight"),
+];
+const FULL: &[Field] = &[
+    Field::plain("q", "self_attn.q_proj.weight", "attn_q.weight"),
+    Field::plain("k", "self_attn.k_proj.weight", "attn_k.weight"),
+    Field::plain("v", "self_attn.v_proj.weight", "attn_v.weight"),
+    Field::centred("norm_q", "self_attn.q_norm.weight", "attn_q_norm.weight"),
+    Field::centred("norm_k", "self_attn.k_norm.weight", "attn_k_norm.weight"),
+    Field::plain("o", "self_attn.o_proj.weight", "attn_output.weight"),
+];
+const SHARED_EXPERT: &[Field] = &[
+    Field::plain("shared_weight", "mlp.shared_expert_gate.weight", "ffn_gate_inp_shexp.weight"),
+    Field::plain("shared_gate", "mlp.shared_expert.gate_proj.weight", "ffn_gate_shexp.weight"),
+    Field::plain("shared_up", "mlp.shared_expert.up_proj.weight", "ffn_up_shexp.weight"),
+    Field::plain("shared_down", "mlp.shared_expert.down_proj.weight", "ffn_down_shexp.weight"),
+];
+/// What leads into and out of the layer of the draft head.
+const DRAFT: &[Field] = &[
+    Field::plain("draft_fc", "fc.weight", "nextn.eh_proj.weight"),
+    Field::centred("draft_norm_token", "pre_fc_norm_embedding.weight", "nextn.enorm.weight"),
+    Field::centred("draft_norm_hidden", "pre_fc_norm_hidden.weight", "nextn.hnorm.weight"),
+    Field::centred("draft_norm", "norm.weight", "nextn.shared_head_norm.weight"),
+];
 
-const NORMS: &Fields =
-    &[("norm_in", "input_layernorm", OnePlus), ("norm_post", "post_attention_layernorm", OnePlus)];
-const FEED_FORWARD: &Fields =
-    &[("gate", "mlp.gate_proj", Plain), ("up", "mlp.up_proj", Plain), ("down", "mlp.down_proj", Plain)];
-const DELTA: &Fields = &[
-    ("conv", "linear_attn.conv1d", Plain),
-    ("norm_out", "linear_attn.norm", Plain),
-    ("out", "linear_attn.out_proj", Plain),
-];
-const DELTA_INPUTS: &Fields = &[
-    ("qkv", "linear_attn.in_proj_qkv", Plain),
-    ("z", "linear_attn.in_proj_z", Plain),
-    ("b", "linear_attn.in_proj_b", Plain),
-    ("alpha", "linear_attn.in_proj_a", Plain),
-];
-const DELTA_FUSED_INPUTS: &Fields =
-    &[("qkvz", "linear_attn.in_proj_qkvz", Plain), ("ba", "linear_attn.in_proj_ba", Plain)];
-const FULL: &Fields = &[
-    ("q", "self_attn.q_proj", Plain),
-    ("k", "self_attn.k_proj", Plain),
-    ("v", "self_attn.v_proj", Plain),
-    ("norm_q", "self_attn.q_norm", OnePlus),
-    ("norm_k", "self_attn.k_norm", OnePlus),
-    ("o", "self_attn.o_proj", Plain),
-];
-const SHARED_EXPERT: &Fields = &[
-    ("shared_weight", "mlp.shared_expert_gate", Plain),
-    ("shared_gate", "mlp.shared_expert.gate_proj", Plain),
-    ("shared_up", "mlp.shared_expert.up_proj", Plain),
-    ("shared_down", "mlp.shared_expert.down_proj", Plain),
-];
+const KEY_HEADS: Key = key("linear_num_key_heads", "ssm.group_count");
+const VALUE_HEADS: Key = key("linear_num_value_heads", "ssm.time_step_rank");
 
 /// What differs between the members of the family.
 #[derive(Clone, Copy)]
 struct Member {
-    delta_inputs: &'static Fields,
+    delta_inputs: &'static [Field],
     experts: bool,
 }
 
 fn qwen3_5(mapper: &mut Mapper<'_>) -> Result<(), ModelError> {
-    mapper.dim("F", mapper.config().size("intermediate_size")?);
-    mapper.flag("interleaved", false);
-    let member = Member { delta_inputs: DELTA_INPUTS, experts: false };
-    let inv_freq = layers(mapper, member)?;
-    draft(mapper, member, inv_freq)
+    mapper.dim("F", mapper.config().size(key("intermediate_size", "feed_forward_length"))?);
+    drafting(mapper, Member { delta_inputs: DELTA_INPUTS, experts: false })
 }
 
 fn qwen3_5_moe(mapper: &mut Mapper<'_>) -> Result<(), ModelError> {
-    mapper.flag("interleaved", false);
-    let member = Member { delta_inputs: DELTA_INPUTS, experts: true };
+    drafting(mapper, Member { delta_inputs: DELTA_INPUTS, experts: true })
+}
+
+fn drafting(mapper: &mut Mapper<'_>, member: Member) -> Result<(), ModelError> {
+    mapper.flag("interleaved", mapper.names() == Names::Gguf);
     let inv_freq = layers(mapper, member)?;
     draft(mapper, member, inv_freq)
 }
 
 fn qwen3_next(mapper: &mut Mapper<'_>) -> Result<(), ModelError> {
-    mapper.flag("fused", true);
-    layers(mapper, Member { delta_inputs: DELTA_FUSED_INPUTS, experts: true })?;
+    let fused = mapper.names() != Names::Gguf;
+    mapper.flag("fused", fused);
+    let delta_inputs = if fused { DELTA_FUSED_INPUTS } else { DELTA_SPLIT_INPUTS };
+    layers(mapper, Member { delta_inputs, experts: true })?;
     Ok(())
 }
 
 fn layers(mapper: &mut Mapper<'_>, member: Member) -> Result<Arc<[f32]>, ModelError> {
-    let config = mapper.config();
-    let (key_heads, value_heads) =
-        (config.size("linear_num_key_heads")?, config.size("linear_num_value_heads")?);
-    if value_heads % key_heads != 0 {
-        return Err(config.senseless("linear_num_key_heads", "a divisor of linear_num_value_heads"));
-    }
-    if config.size_or("linear_conv_kernel_dim", 4)? != 4 {
-        return Err(config.senseless("linear_conv_kernel_dim", "4"));
-    }
-    let prefix = frame(mapper, OnePlus, false)?;
-    let heads = config.size("num_attention_heads")?;
-    let head_dim = config.size_or("head_dim", config.size("hidden_size")? / heads)?;
-    let rotated = rotated(config, "rope_parameters", head_dim)?;
-    let inv_freq = rope(config, "rope_parameters", rotated, 10_000_000.0)?.inv_freq;
+    frame(mapper, CENTRED_NORM, false)?;
+    delta_sizes(mapper)?;
+    let inv_freq = head_rope(mapper, Kind::all(10_000_000.0))?.inv_freq;
     let kinds = layer_kinds(mapper)?;
-    for (name, value) in [
-        ("L", kinds.len()),
-        ("HK", key_heads),
-        ("HV", value_heads),
-        ("KD", config.size("linear_key_head_dim")?),
-        ("VD", config.size("linear_value_head_dim")?),
-        ("R", rotated),
-    ] {
-        mapper.dim(name, value);
-    }
+    mapper.dim("L", kinds.len());
     for (index, kind) in kinds.into_iter().enumerate() {
         mapper.layer(kind);
-        let (path, tensors) = (format!("layers.{index}"), format!("{prefix}layers.{index}"));
+        let (path, tensors) = (format!("layers.{index}."), mapper.names().layer(index));
         if kind == "delta" {
-            fields(mapper, &path, &tensors, DELTA)?;
-            fields(mapper, &path, &tensors, member.delta_inputs)?;
-            mapper.weight(format!("{path}.a"), &format!("{tensors}.linear_attn.A_log"), NegativeExp)?;
-            mapper.weight(format!("{path}.dt"), &format!("{tensors}.linear_attn.dt_bias"), Plain)?;
+            mapper.fields(&path, &tensors, DELTA)?;
+            mapper.fields(&path, &tensors, member.delta_inputs)?;
         } else {
-            fields(mapper, &path, &tensors, FULL)?;
-            mapper.numbers(format!("{path}.inv_freq"), inv_freq.clone());
+            mapper.fields(&path, &tensors, FULL)?;
+            mapper.numbers(format!("{path}inv_freq"), inv_freq.clone());
         }
         around(mapper, member, &path, &tensors)?;
     }
     Ok(inv_freq)
 }
 
-/// Norms and the feed-forward block of a layer.
-fn around(mapper: &mut Mapper<'_>, member: Member, path: &str, tensors: &str) -> Result<(), ModelError> {
-    fields(mapper, path, tensors, NORMS)?;
-    if !member.experts {
-        return fields(mapper, path, tensors, FEED_FORWARD);
+/// Heads of the delta rule and their sizes.
+fn delta_sizes(mapper: &mut Mapper<'_>) -> Result<(), ModelError> {
+    let config = mapper.config();
+    let (key_heads, value_heads) = (config.size(KEY_HEADS)?, config.size(VALUE_HEADS)?);
+    if value_heads % key_heads != 0 {
+        return Err(config.senseless(KEY_HEADS, format!("a divisor of {value_heads}, the value heads")));
     }
-    let width = mapper.config().size("shared_expert_intermediate_size")?;
-    mapper.dim("S", width);
-    experts(mapper, path, tensors)?;
-    fields(mapper, path, tensors, SHARED_EXPERT)
-}
-
-/// The multi-token-prediction head, when the checkpoint has one.
-fn draft(mapper: &mut Mapper<'_>, member: Member, inv_freq: Arc<[f32]>) -> Result<(), ModelError> {
-    mapper.numbers("draft.inv_freq", inv_freq);
-    if mapper.config().get("mtp_num_hidden_layers").and_then(|count| count.as_u64()) != Some(1)
-        || !mapper.has("mtp.fc.weight")
-    {
-        return Ok(());
+    let taps = key("linear_conv_kernel_dim", "ssm.conv_kernel");
+    if config.size_or(taps, 4)? != 4 {
+        return Err(config.senseless(taps, "4"));
     }
-    fields(mapper, "draft", "mtp.layers.0", FULL)?;
-    around(mapper, member, "draft", "mtp.layers.0")?;
-    for (path, tensor, transform) in [
-        ("draft_fc", "fc", Plain),
-        ("draft_norm_token", "pre_fc_norm_embedding", OnePlus),
-        ("draft_norm_hidden", "pre_fc_norm_hidden", OnePlus),
-        ("draft_norm", "norm", OnePlus),
+    let value_dim = match config {
+        Config::Json(json) => json.size("linear_value_head_dim")?,
+        Config::Gguf(gguf) => {
+            let all = gguf.size("ssm.inner_size")?;
+            if all % value_heads != 0 {
+                let wanted = format!("a multiple of {value_heads}, the value heads");
+                return Err(gguf.senseless("ssm.inner_size", wanted));
+            }
+            all / value_heads
+        }
+    };
+    for (name, value) in [
+        ("HK", key_heads),
+        ("HV", value_heads),
+        ("KD", config.size(key("linear_key_head_dim", "ssm.state_size"))?),
+        ("VD", value_dim),
     ] {
-        mapper.weight(path, &format!("mtp.{tensor}.weight"), transform)?;
+        mapper.dim(name, value);
     }
     Ok(())
+}
+
+/// Norms and the feed-forward block of a layer.
+fn around(mapper: &mut Mapper<'_>, member: Member, path: &str, tensors: &str) -> Result<(), ModelError> {
+    mapper.fields(path, tensors, NORMS)?;
+    if !member.experts {
+        return mapper.fields(path, tensors, FEED_FORWARD);
+    }
+    let width = key("shared_expert_intermediate_size", "expert_shared_feed_forward_length");
+    mapper.dim("S", mapper.config().size(width)?);
+    experts(mapper, path, tensors)?;
+    mapper.fields(path, tensors, SHARED_EXPERT)
+}
+
+/// The multi-token-prediction head, when the checkpoint has one that shares the embedding and the output head.
+fn draft(mapper: &mut Mapper<'_>, member: Member, inv_freq: Arc<[f32]>) -> Result<(), ModelError> {
+    mapper.numbers("draft.inv_freq", inv_freq);
+    let (there, around_layer, layer) = match mapper.config() {
+        Config::Json(json) => {
+            let one = json.get("mtp_num_hidden_layers").and_then(|count| count.as_u64()) == Some(1);
+            (one && mapper.has("mtp.fc.weight"), "mtp.".to_owned(), "mtp.layers.0.".to_owned())
+        }
+        Config::Gguf(gguf) => {
+            let block = mapper.names().layer(layer_count(mapper)?);
+            let own = ["embed_tokens", "shared_head_head"]
+                .iter()
+                .any(|tensor| mapper.has(&format!("{block}nextn.{tensor}.weight")));
+            let one = gguf.number_or("nextn_predict_layers", 0.0)? == 1.0;
+            let needed = DRAFT.iter().all(|field| mapper.has(&format!("{block}{}", field.gguf.tensor)));
+            (one && needed && !own, block.clone(), block)
+        }
+    };
+    if !there {
+        return Ok(());
+    }
+    mapper.fields("draft.", &layer, FULL)?;
+    around(mapper, member, "draft.", &layer)?;
+    mapper.fields("", &around_layer, DRAFT)
 }
 
 fn layer_kinds(mapper: &Mapper<'_>) -> Result<Vec<&'static str>, ModelError> {
     let config = mapper.config();
     let count = layer_count(mapper)?;
-    if let Some(types) = config.texts("layer_types")? {
-        if types.len() != count {
-            return Err(config.senseless("layer_types", format!("a list of {count} (num_hidden_layers)")));
+    match config {
+        Config::Json(json) => {
+            if let Some(kinds) = layer_types(json, count, ("linear_attention", "delta"))? {
+                return Ok(kinds);
+            }
         }
-        return types
-            .into_iter()
-            .map(|kind| match kind {
-                "linear_attention" => Ok("delta"),
-                "full_attention" => Ok("full"),
-                _ => Err(config.senseless("layer_types", "linear_attention or full_attention")),
-            })
-            .collect();
+        Config::Gguf(gguf) => {
+            // The list counts the layers of the draft head too.
+            let blocks = gguf.size("block_count")?;
+            if let Some(recurrent) = gguf.flags("attention.recurrent_layers", blocks)? {
+                let kind = |recurrent| if recurrent { "delta" } else { "full" };
+                return Ok(recurrent.into_iter().take(count).map(kind).collect());
+            }
+        }
     }
-    let interval = config.size_or("full_attention_interval", 4)?;
+    let interval = config.size_or(key("full_attention_interval", "full_attention_interval"), 4)?;
     Ok((1..=count).map(|layer| if layer % interval == 0 { "full" } else { "delta" }).collect())
 }

@@ -1,10 +1,10 @@
 //! Model programs and the mapping from a checkpoint to what they ask for.
 //!
 //! An architecture is one program under `programs/` (a page that stands alone) and one mapping beside this file: the mapping names the program's
-//! dims, statics, constants and weights in the words of a checkpoint. Nothing else in the system knows an
+//! dims, statics, constants and weights in the words of both kinds of checkpoint (Hugging Face's and GGUF's). Nothing else in the system knows an
 //! architecture by name. What must never live here: devices, kernels, the arithmetic of a model.
 //!
-//! Start reading at [`Architecture`], then `dense.rs` and `hybrid.rs`.
+//! Start reading at [`Architecture`], then `names.rs`, then `dense.rs` and `hybrid.rs`.
 
 mod architecture;
 mod config;
@@ -14,13 +14,16 @@ mod experts;
 mod fit;
 mod hybrid;
 mod mapper;
+mod names;
 mod rope;
+mod rope_gguf;
 
 pub use architecture::{Architecture, architectures, find};
-pub use config::Config;
+pub use config::{Config, Gguf, Json, Key, key};
 pub use error::ModelError;
 pub use fit::fit;
-pub use mapper::{Bound, Mapper, Transform};
+pub use mapper::{Bound, Mapper};
+pub use names::{Field, Names, Source, Transform};
 
 use fiddlehead_checkpoint::Checkpoint;
 
@@ -28,11 +31,11 @@ use fiddlehead_checkpoint::Checkpoint;
 ///
 /// # Errors
 /// When the architecture is not known (the message lists those that are), the configuration lacks a value or holds a
-/// senseless one, or a tensor is missing.
+/// senseless one, a tensor is missing, or a layer has one that the program has no place for.
 pub fn bind(checkpoint: &Checkpoint) -> Result<Bound, ModelError> {
     let config = Config::of(checkpoint);
     let architecture = find(&config)?;
     let mut mapper = Mapper::new(checkpoint, config);
     (architecture.map)(&mut mapper)?;
-    Ok(mapper.finish(architecture))
+    mapper.finish(architecture)
 }

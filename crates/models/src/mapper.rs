@@ -1,6 +1,6 @@
 //! What a mapping writes into: dims, statics, constants and weights by the program's names.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -11,17 +11,7 @@ use fiddlehead_storage::{Format, Tensor};
 use crate::architecture::Architecture;
 use crate::config::Config;
 use crate::error::ModelError;
-
-/// How a tensor's values become the weight's: done once on loading, in f32.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Transform {
-    /// They are the weight's.
-    None,
-    /// `1 + w`: norms that a checkpoint stores zero-centred.
-    OnePlus,
-    /// `-exp(a)`: a decay that a checkpoint stores as a logarithm.
-    NegativeExp,
-}
+use crate::names::{Field, Names, Source, Transform};
 
 /// Everything a program asks for, found in a checkpoint.
 #[derive(Debug)]
@@ -47,34 +37,107 @@ pub struct Mapper<'a> {
     weights: BTreeMap<String, Tensor>,
     sources: BTreeMap<String, String>,
     context: usize,
+    names: Names,
 }
 
 impl<'a> Mapper<'a> {
     pub(crate) fn new(checkpoint: &'a Checkpoint, config: Config<'a>) -> Self {
-        Mapper {
+        let mut mapper = Mapper {
             checkpoint,
             config,
             bindings: ModelBindings::default(),
             weights: BTreeMap::new(),
             sources: BTreeMap::new(),
             context: 0,
+            names: Names::Gguf,
+        };
+        if matches!(config, Config::Json(_)) {
+            let prefixes = ["model.", "model.language_model.", "language_model.model.", ""];
+            let prefix = mapper.prefix(&prefixes, "embed_tokens.weight");
+            mapper.names = Names::HuggingFace { prefix };
         }
+        mapper
     }
 
-    pub(crate) fn finish(mut self, architecture: &'static Architecture) -> Bound {
+    pub(crate) fn finish(mut self, architecture: &'static Architecture) -> Result<Bound, ModelError> {
+        self.check_unused(architecture)?;
         self.bindings.params = self.weights.keys().cloned().collect();
-        Bound {
+        Ok(Bound {
             architecture,
             bindings: self.bindings,
             weights: self.weights,
             sources: self.sources,
             context: self.context,
+        })
+    }
+
+    /// GGUF files hold the text model only, so a tensor of a layer that nothing reads (a bias, a norm of a newer
+    /// member of the family) changes what the model computes.
+    fn check_unused(&self, architecture: &'static Architecture) -> Result<(), ModelError> {
+        const NEEDLESS: &str = "attn_rot_embd.weight";
+        if self.names != Names::Gguf {
+            return Ok(());
+        }
+        let layers = self.bindings.dims.get("L").copied().unwrap_or(0);
+        let bound: BTreeSet<&str> = self.sources.values().map(String::as_str).collect();
+        let in_layer = |name: &&String| {
+            let (index, rest) = name.strip_prefix("blk.")?.split_once('.')?;
+            (index.parse::<i64>().ok()? < layers && rest != NEEDLESS).then_some(())
+        };
+        let all = self.checkpoint.tensors().keys().chain(self.checkpoint.unserved().keys());
+        match all.filter(|name| in_layer(name).is_some()).find(|name| !bound.contains(name.as_str())) {
+            Some(tensor) => {
+                Err(ModelError::Unused { tensor: tensor.clone(), architecture: architecture.name })
+            }
+            None => Ok(()),
         }
     }
 
     /// The configuration.
     pub fn config(&self) -> Config<'a> {
         self.config
+    }
+
+    /// How the checkpoint names its tensors.
+    pub fn names(&self) -> Names {
+        self.names
+    }
+
+    /// The values of a small tensor in f32; `None` when there is no tensor of that name.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn values(&self, tensor: &str) -> Result<Option<Vec<f32>>, ModelError> {
+        if !self.has(tensor) {
+            return Ok(None);
+        }
+        let values = self.checkpoint.tensor(tensor)?.to_f32();
+        let values =
+            values.map_err(|why| ModelError::Values { tensor: tensor.to_owned(), why: why.to_string() })?;
+        Ok(Some(values))
+    }
+
+    /// The rows of a tensor: the product of all its dimensions but the last.
+    ///
+    /// # Errors
+    /// When it is missing or of a type that cannot be served.
+    pub fn rows(&self, tensor: &str) -> Result<usize, ModelError> {
+        Ok(self.checkpoint.tensor(tensor)?.rows())
+    }
+
+    /// Binds weights, by their paths behind `path`, to tensors whose names begin with `tensors`.
+    ///
+    /// # Errors
+    /// As [`Mapper::weight`].
+    pub fn fields(&mut self, path: &str, tensors: &str, fields: &[Field]) -> Result<(), ModelError> {
+        for field in fields {
+            let Source { tensor, transform } = match self.names {
+                Names::HuggingFace { .. } => field.hugging_face,
+                Names::Gguf => field.gguf,
+            };
+            self.weight(format!("{path}{}", field.path), &format!("{tensors}{tensor}"), transform)?;
+        }
+        Ok(())
     }
 
     /// Whether the checkpoint holds a tensor of that name.

@@ -1,13 +1,15 @@
 //! Rotary positions: inverse frequencies and the factor of cosines and sines, with every scaling in use.
 //!
-//! Source: Hugging Face's `rope_parameters` (and the older `rope_theta`, `rope_scaling`) of `config.json`; the scalings
+//! GGUF files have other words: see `rope_gguf.rs`. Source: Hugging Face's `rope_parameters` (and the older `rope_theta`, `rope_scaling`) of `config.json`; the scalings
 //! of Llama 3 and YaRN (Peng et al., 2023).
 
 use std::f64::consts::PI;
 use std::sync::Arc;
 
-use crate::config::Config;
+use crate::config::{Config, Json, key};
 use crate::error::ModelError;
+use crate::mapper::Mapper;
+use crate::rope_gguf;
 
 /// What a program needs to turn queries and keys.
 #[derive(Clone, Debug)]
@@ -18,9 +20,58 @@ pub(crate) struct Rope {
     pub scale: f64,
 }
 
+/// The rotary positions of some layers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Kind {
+    /// The section of `config.json`.
+    pub section: &'static str,
+    /// The key of theta in GGUF files.
+    pub base: &'static str,
+    /// Theta when a `config.json` does not say it.
+    pub theta: f64,
+    /// Whether a GGUF file's scaling is meant for these layers.
+    pub scaled: bool,
+}
+
+impl Kind {
+    /// Those of all layers alike.
+    pub(crate) const fn all(theta: f64) -> Kind {
+        Kind { section: "rope_parameters", base: "rope.freq_base", theta, scaled: true }
+    }
+}
+
+/// Reads the rotary positions of heads; binds `R`, how many values of a head turn.
+pub(crate) fn head_rope(mapper: &mut Mapper<'_>, kind: Kind) -> Result<Rope, ModelError> {
+    let head_dim = head_dim(mapper.config())?;
+    let (rotated, rope) = match mapper.config() {
+        Config::Json(json) => {
+            let rotated = rotated(json, kind.section, head_dim)?;
+            (rotated, rope(json, kind.section, rotated, kind.theta)?)
+        }
+        Config::Gguf(gguf) => {
+            let rotated = rope_gguf::rotated(gguf, head_dim)?;
+            (rotated, rope_gguf::rope(mapper, gguf, rotated, kind)?)
+        }
+    };
+    mapper.dim("R", rotated);
+    Ok(rope)
+}
+
+/// Values of a query or key head.
+pub(crate) fn head_dim(config: Config<'_>) -> Result<usize, ModelError> {
+    let hidden = config.size(key("hidden_size", "embedding_length"))?;
+    let heads = config.size(key("num_attention_heads", "attention.head_count"))?;
+    let head_dim = config.size_or(key("head_dim", "attention.key_length"), hidden / heads)?;
+    let values = key("", "attention.value_length");
+    if config.size_or(values, head_dim)? != head_dim {
+        return Err(config.senseless(values, format!("{head_dim}, as a key has")));
+    }
+    Ok(head_dim)
+}
+
 /// Reads a value of the section, or of the places where older files have it.
 struct Section<'a> {
-    config: Config<'a>,
+    config: Json<'a>,
     section: &'a str,
 }
 
@@ -54,7 +105,7 @@ impl Section<'_> {
 }
 
 /// How many values of a head turn: `partial_rotary_factor` of its size, all of it when there is none.
-pub(crate) fn rotated(config: Config<'_>, section: &str, head_dim: usize) -> Result<usize, ModelError> {
+fn rotated(config: Json<'_>, section: &str, head_dim: usize) -> Result<usize, ModelError> {
     let nested = format!("{section}.partial_rotary_factor");
     let key = if config.get(&nested).is_some() { nested.as_str() } else { "partial_rotary_factor" };
     let rotated = (config.number_or(key, 1.0)? * head_dim as f64).round();
@@ -67,12 +118,7 @@ pub(crate) fn rotated(config: Config<'_>, section: &str, head_dim: usize) -> Res
 }
 
 /// Reads the rotary positions of one section for `rotated` values of a head.
-pub(crate) fn rope(
-    config: Config<'_>,
-    section: &str,
-    rotated: usize,
-    default_theta: f64,
-) -> Result<Rope, ModelError> {
+fn rope(config: Json<'_>, section: &str, rotated: usize, default_theta: f64) -> Result<Rope, ModelError> {
     let section = Section { config, section };
     let theta = match section.key("rope_theta") {
         Some(_) => section.positive("rope_theta")?,
@@ -136,20 +182,35 @@ fn yarn(
         Some(_) => section.positive("original_max_position_embeddings")?,
         None => section.config.size("max_position_embeddings")? as f64,
     };
+    let turns = [section.number_or("beta_fast", 32.0)?, section.number_or("beta_slow", 1.0)?];
+    let frequencies = yarn_frequencies(factor, context, turns, theta, rotated, plain);
+    Ok((frequencies, section.number_or("attention_factor", yarn_scale(factor))?))
+}
+
+/// What YaRN raises the attention by, as its authors fitted it.
+pub(crate) fn yarn_scale(factor: f64) -> f64 {
+    if factor > 1.0 { 0.1 * factor.ln() + 1.0 } else { 1.0 }
+}
+
+/// The frequencies of YaRN: `turns` are those within the original context from which and to which the ramp goes.
+pub(crate) fn yarn_frequencies(
+    factor: f64,
+    context: f64,
+    turns: [f64; 2],
+    theta: f64,
+    rotated: usize,
+    plain: impl Iterator<Item = f64>,
+) -> Vec<f64> {
     let size = rotated as f64;
     let pair_of = |turns: f64| size * (context / (turns * 2.0 * PI)).ln() / (2.0 * theta.ln());
-    let low = pair_of(section.number_or("beta_fast", 32.0)?).floor().max(0.0);
-    let high = pair_of(section.number_or("beta_slow", 1.0)?).ceil().min(size - 1.0);
+    let low = pair_of(turns[0]).floor().max(0.0);
+    let high = pair_of(turns[1]).ceil().min(size - 1.0);
     let width = if high > low { high - low } else { 0.001 };
-    let frequencies = plain
-        .enumerate()
-        .map(|(pair, frequency)| {
-            let interpolated = ((pair as f64 - low) / width).clamp(0.0, 1.0);
-            frequency / factor * interpolated + frequency * (1.0 - interpolated)
-        })
-        .collect();
-    let by_factor = if factor > 1.0 { 0.1 * factor.ln() + 1.0 } else { 1.0 };
-    Ok((frequencies, section.number_or("attention_factor", by_factor)?))
+    let interpolate = |(pair, frequency): (usize, f64)| {
+        let interpolated = ((pair as f64 - low) / width).clamp(0.0, 1.0);
+        frequency / factor * interpolated + frequency * (1.0 - interpolated)
+    };
+    plain.enumerate().map(interpolate).collect()
 }
 
 #[cfg(test)]
@@ -158,7 +219,7 @@ mod tests {
 
     fn read(text: &str, rotated: usize) -> Rope {
         let value = serde_json::from_str(text).unwrap();
-        rope(Config::from_value(&value), "rope_parameters", rotated, 10_000.0).unwrap()
+        rope(Json::of(&value), "rope_parameters", rotated, 10_000.0).unwrap()
     }
 
     #[test]

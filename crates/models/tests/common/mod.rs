@@ -15,9 +15,14 @@ pub fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models").join(name)
 }
 
+/// The folder of fixtures that are not tracked, where it is given.
+pub fn fixtures() -> Option<PathBuf> {
+    std::env::var_os("FIDDLEHEAD_TEST_FIXTURES").map(PathBuf::from)
+}
+
 /// A checkpoint's graphs, rewritten, and its weights for the oracle.
-pub fn load(folder: &Path) -> (ModelGraph, Weights) {
-    let checkpoint = Checkpoint::open(folder).unwrap();
+pub fn load(path: &Path) -> (ModelGraph, Weights) {
+    let checkpoint = Checkpoint::open(path).unwrap();
     let bound = bind(&checkpoint).unwrap();
     let program = fiddlehead_lang::compile("model.fh", bound.architecture.program).unwrap_or_else(|errors| {
         panic!("{}", errors.items.iter().map(|item| item.message.clone()).collect::<Vec<_>>().join("\n"))
