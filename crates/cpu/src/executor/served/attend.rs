@@ -6,7 +6,7 @@ use fiddlehead_plan::{DeviceError, DeviceFacts, StepReport, Work};
 
 use super::extend::Extension;
 use super::forms::{head_offsets, result_offsets};
-use super::operand_node;
+use super::{operand_node, within};
 use crate::executor::lower::Lowering;
 use crate::executor::program::{BufferIndex, Program};
 use crate::executor::run::Run;
@@ -75,8 +75,13 @@ impl AttendSite {
         let table =
             |operand: &fiddlehead_graph::queries::Operand, inner: usize, extents: &[usize], what: &str| {
                 let flat = operand.flat(graph).ok_or_else(|| format!("the {what} has no fixed shape"))?;
-                head_offsets(&flat, &site.heads, inner, extents)
-                    .ok_or_else(|| format!("a head of the {what} does not lie in one piece"))
+                let offsets = head_offsets(&flat, &site.heads, inner, extents)
+                    .ok_or_else(|| format!("a head of the {what} does not lie in one piece"))?;
+                let reach = offsets.iter().max().unwrap_or(&0) + extents.iter().product::<usize>();
+                match within(graph, &operand.source, reach) {
+                    true => Ok(offsets),
+                    false => Err(format!("an index may leave the {what}")),
+                }
             };
         let inner = heads + 1;
         let queries = table(&site.query, inner, &site.key_dims, "query")?;

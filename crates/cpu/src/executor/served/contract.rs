@@ -7,7 +7,7 @@ use fiddlehead_storage::Format as StoredFormat;
 
 use super::extend::Extension;
 use super::forms::for_each_point;
-use super::{Served, operand_node};
+use super::{Served, operand_node, within};
 use crate::executor::lower::Lowering;
 use crate::executor::program::{BufferIndex, Place, Program};
 use crate::executor::run::Run;
@@ -26,6 +26,14 @@ struct Product {
     row: usize,
 }
 
+/// An axis of a contraction along which only the activation and the result walk; steps in elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Left {
+    extent: usize,
+    input: usize,
+    output: usize,
+}
+
 /// A contraction that the row kernel serves.
 #[derive(Clone, Debug)]
 pub(in crate::executor) struct ContractSite {
@@ -33,6 +41,8 @@ pub(in crate::executor) struct ContractSite {
     pub activation: NodeId,
     pub weight: NodeId,
     products: Vec<Product>,
+    /// An axis of the activation alone, along which every product repeats: more rows of one matrix.
+    left: Left,
     /// Rows of the weight in a product, and from one to the next.
     count: usize,
     row_step: usize,
@@ -66,7 +76,10 @@ impl ContractSite {
         if graph.node(view.weight).element != Element::F32 || graph.node(site.node).element != Element::F32 {
             return Err("the row kernel takes floats".into());
         }
-        let outer: Vec<StridedAxis> = view.activation_rows.clone();
+        let mut outer: Vec<StridedAxis> = view.activation_rows.clone();
+        let mut left = Left { extent: 1, input: 0, output: 0 };
+        let is_left = |axis: &StridedAxis| view.rows.iter().all(|other| other.axis != axis.axis);
+        let longest = outer.iter().copied().filter(is_left).max_by_key(|axis| axis.extent);
         let is_outer = |axis: usize| outer.iter().any(|other| other.axis == axis);
         let mut inner = view.clone();
         inner.rows.retain(|axis| !is_outer(axis.axis));
@@ -81,6 +94,10 @@ impl ContractSite {
         let walked = |axis: usize| is_outer(axis) || inner.rows.iter().any(|other| other.axis == axis);
         if (0..view.result_strides.len()).any(|axis| site.axes[axis].extent != 1 && !walked(axis)) {
             return Err("the result repeats along an axis".into());
+        }
+        if let Some(axis) = longest {
+            outer.retain(|other| other.axis != axis.axis);
+            left = Left { extent: axis.extent, input: axis.stride, output: view.result_strides[axis.axis] };
         }
         let extents: Vec<usize> = outer.iter().map(|axis| axis.extent).collect();
         if extents.iter().product::<usize>() > MOST_PRODUCTS {
@@ -97,8 +114,14 @@ impl ContractSite {
             }
             products.push(product);
         });
+        let furthest = products.iter().map(|product| product.input).max().unwrap_or(0);
+        let reach = furthest + (left.extent.max(1) - 1) * left.input + view.columns;
+        if left.extent == 0 || !within(graph, &view.activation.source, reach) {
+            return Err("an index may leave the activation".into());
+        }
         Ok(ContractSite {
             node: site.node,
+            left,
             activation: operand_node(graph, &view.activation.source, site.node, extension)?,
             weight: view.weight,
             products,
@@ -150,6 +173,7 @@ pub(super) fn lower(lowering: &mut Lowering<'_>, units: &[usize]) -> Result<Cont
 pub(in crate::executor) struct ContractTask {
     item: usize,
     product: usize,
+    repeat: usize,
     columns: (usize, usize),
 }
 
@@ -169,21 +193,26 @@ pub(in crate::executor) fn run(
     let work = step.items.iter().map(|item| item.work(run.program, rows_of(item).len()));
     let alone = !run.facts.pays_to_split(work.fold(Work::default(), |sum, work| sum + work));
     for (index, item) in step.items.iter().enumerate() {
-        let rows = rows_of(item).len();
-        if rows == 0 {
-            continue;
-        }
-        for product in 0..item.site.products.len() {
+        let (site, rows) = (&item.site, rows_of(item).len());
+        // One forest node: the activation's own rows are the matrix. Several: the nodes are, once for each of those.
+        let (rows, repeats) = match rows {
+            0 => continue,
+            1 => (site.left.extent, 1),
+            rows => (rows, site.left.extent),
+        };
+        for product in 0..site.products.len() {
             let grain = match alone {
-                true => item.site.count,
+                true => site.count,
                 false => {
                     let view = run.view();
-                    columns_per_task(&weight_view(&view, item, item.site.products[product])?, rows, threads)
+                    columns_per_task(&weight_view(&view, item, site.products[product])?, rows, threads)
                 }
             };
-            for start in (0..item.site.count).step_by(grain.max(1)) {
-                let columns = (start, item.site.count.min(start + grain));
-                tasks.push(ContractTask { item: index, product, columns });
+            for repeat in 0..repeats {
+                for start in (0..site.count).step_by(grain.max(1)) {
+                    let columns = (start, site.count.min(start + grain));
+                    tasks.push(ContractTask { item: index, product, repeat, columns });
+                }
             }
         }
     }
@@ -246,22 +275,28 @@ fn columns(
     let site = &item.site;
     let product = site.products[task.product];
     let weight = weight_view(view, item, product)?;
-    let (input, output) = (view.stride(item.activation), view.stride(item.output));
-    let length = (rows.len() - 1) * input + site.columns;
-    let start = view.row(item.activation, rows.start).wrapping_add(product.input);
-    // SAFETY: rows of a tensor lie `input` words apart; the last one read holds the site's columns from its offset on.
+    let (count, input, output) = match rows.len() {
+        1 => (site.left.extent, site.left.input, site.left.output),
+        count => (count, view.stride(item.activation), view.stride(item.output)),
+    };
+    let length = (count - 1) * input + site.columns;
+    let start = view.row(item.activation, rows.start);
+    let start = start.wrapping_add(product.input + task.repeat * site.left.input);
+    // SAFETY: rows of the matrix lie `input` words apart in one tensor; the furthest element that any product reads of a
+    // node's row was checked against the tensor's shape.
     let values = unsafe { std::slice::from_raw_parts(start.cast_const().cast::<f32>(), length) };
-    let activations = ActivationRows::new(values, rows.len(), site.columns, input)?;
+    let activations = ActivationRows::new(values, count, site.columns, input)?;
     let range = task.columns.0..task.columns.1;
-    let start = view.row(item.output, rows.start).wrapping_add(product.output + range.start);
-    let length = (rows.len() - 1) * output + range.len();
+    let start = view.row(item.output, rows.start);
+    let start = start.wrapping_add(product.output + task.repeat * site.left.output + range.start);
+    let length = (count - 1) * output + range.len();
     // SAFETY: as above; tasks of a launch write disjoint columns, and nobody reads the result in this step. The slice
     // covers other tasks' columns between its rows, which the kernel does not touch.
     let results = unsafe { std::slice::from_raw_parts_mut(start.cast::<f32>(), length) };
-    let mut results = OutputRows::new(results, rows.len(), range.len(), output.max(range.len()))?;
+    let mut results = OutputRows::new(results, count, range.len(), output.max(range.len()))?;
     contract(isa, &weight, &activations, range.clone(), &mut results, scratch);
     if let Some(scale) = site.scale {
-        for row in 0..rows.len() {
+        for row in 0..count {
             for column in 0..range.len() {
                 // SAFETY: the elements that this task has just written.
                 unsafe { *start.cast::<f32>().wrapping_add(row * output + column) *= scale };
@@ -276,6 +311,7 @@ impl Item {
     fn work(&self, program: &Program, rows: usize) -> Work {
         let site = &self.site;
         let elements = site.products.len() * site.count * site.columns;
+        let rows = rows * site.left.extent;
         let bytes = match program.buffers[self.weight].place {
             Place::Weight(param) => program.weights[param.index()].format().block_bytes(),
             _ => 4,

@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use fiddlehead_graph::queries::{HistoryStorage, RecurrenceKind, Site, Source, Variance, assign_sites};
-use fiddlehead_graph::{Graph, HistoryId, NodeId, NodeKind, StateId};
+use fiddlehead_graph::{Graph, HistoryId, NodeId, NodeKind, Range, StateId};
 use fiddlehead_plan::{Choice, DeviceError, Family};
 
 use self::attend::AttendSite;
@@ -212,6 +212,25 @@ fn operand_node(
         Source::Chain(compute) => Ok(extension.add(graph, reader, compute)),
         Source::History(_) => Err("an operand is read from a history".into()),
     }
+}
+
+/// Whether the first `reach` elements exist in one row of a source: kernels read by address, and check nothing.
+fn within(graph: &Graph, source: &Source, reach: usize) -> bool {
+    let elements = match source {
+        Source::Node(node) => graph.shape(*node).map(|shape| shape.iter().product::<usize>()),
+        Source::History(history) => {
+            graph.shape(graph.histories()[history.index()].row).map(|shape| shape.iter().product())
+        }
+        Source::Chain(compute) => compute
+            .axes
+            .iter()
+            .map(|axis| match axis {
+                Range::Fixed(extent) => Some(*extent),
+                Range::Between { .. } => None,
+            })
+            .product(),
+    };
+    elements.is_some_and(|elements| reach <= elements)
 }
 
 /// Makes the step of units that share a launch.

@@ -15,7 +15,7 @@ use fiddlehead_plan::Work;
 
 use super::extend::Extension;
 use super::forms::{for_each_point, head_offsets, result_offsets};
-use super::operand_node;
+use super::{operand_node, within};
 use crate::kernels::delta::StateLayout;
 
 pub(in crate::executor) use commit::replay;
@@ -129,6 +129,10 @@ impl DeltaSite {
             let flat = operand.flat(graph).ok_or_else(|| format!("the {what} has no fixed shape"))?;
             let offsets = head_offsets(&flat, &delta.heads, inner, extents)
                 .ok_or_else(|| format!("a head of the {what} does not lie in one piece"))?;
+            let reach = offsets.iter().max().unwrap_or(&0) + extents.iter().product::<usize>();
+            if !within(graph, &operand.source, reach) {
+                return Err(format!("an index may leave the {what}"));
+            }
             let node = operand_node(graph, &operand.source, site.next, extension)?;
             Ok::<Part, String>(Part { node, offsets })
         };
