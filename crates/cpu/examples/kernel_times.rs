@@ -13,8 +13,9 @@ use fiddlehead_cpu::kernels::delta::block::{Ancestry, DeltaBlock};
 use fiddlehead_cpu::kernels::delta::serial::{delta_chain, delta_step};
 use fiddlehead_cpu::kernels::delta::{Decay, DeltaRows, Scalars, StateLayout};
 use fiddlehead_cpu::kernels::rows;
-use fiddlehead_cpu::kernels::views::{ActivationRows, OutputRows, WeightFormat, WeightView};
+use fiddlehead_cpu::kernels::views::{ActivationRows, OutputRows, WeightView};
 use fiddlehead_cpu::pool::Pool;
+use fiddlehead_storage::Format;
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -57,8 +58,8 @@ fn contractions(isa: Isa) {
             if rows > 1 && outputs == 768 {
                 continue;
             }
-            for format in [WeightFormat::F32, WeightFormat::Bf16, WeightFormat::F16] {
-                let bytes = vec![0u8; outputs * length * format.bytes()];
+            for format in [Format::F32, Format::BF16, Format::F16] {
+                let bytes = vec![0u8; outputs * length * format.block_bytes()];
                 let weight = WeightView::dense(format, &bytes, outputs, length).unwrap();
                 let x = values(rows * length);
                 let activations = ActivationRows::new(&x, rows, length, length).unwrap();
@@ -69,7 +70,7 @@ fn contractions(isa: Isa) {
                     contract(isa, &weight, &activations, 0..outputs, &mut output, &mut scratch);
                 });
                 black_box(&y);
-                if isa == Isa::Avx512 && format == WeightFormat::Bf16 && Features::detect().avx512_bf16 {
+                if isa == Isa::Avx512 && format == Format::BF16 && Features::detect().avx512_bf16 {
                     let mut rounded = Vec::new();
                     let seconds = least(if rows > 64 { 30 } else { 200 }, || {
                         let x = BrainRows::round(&activations, &mut rounded);
@@ -96,9 +97,9 @@ fn contractions(isa: Isa) {
 /// One decode step's worth of weights, rotated so that they come from beyond the private caches.
 fn cold(isa: Isa) {
     let (outputs, length) = (1024, 256);
-    for format in [WeightFormat::F32, WeightFormat::Bf16] {
+    for format in [Format::F32, Format::BF16] {
         for copies in [21, 42, 200] {
-            let bytes = vec![1u8; copies * outputs * length * format.bytes()];
+            let bytes = vec![1u8; copies * outputs * length * format.block_bytes()];
             let x = values(length);
             let activations = ActivationRows::new(&x, 1, length, length).unwrap();
             let mut y = vec![0f32; outputs];
@@ -106,7 +107,7 @@ fn cold(isa: Isa) {
                 let pool = Pool::new(threads);
                 let mut scratches = vec![ContractionScratch::default(), ContractionScratch::default()];
                 let seconds = least(40, || {
-                    for copy in bytes.chunks(outputs * length * format.bytes()) {
+                    for copy in bytes.chunks(outputs * length * format.block_bytes()) {
                         let weight = WeightView::dense(format, copy, outputs, length).unwrap();
                         let mut output = OutputRows::new(&mut y, 1, outputs, outputs).unwrap();
                         contract_parallel(&pool, isa, &weight, &activations, &mut output, &mut scratches);

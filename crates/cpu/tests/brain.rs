@@ -4,7 +4,8 @@ mod support;
 
 use fiddlehead_cpu::features::{Features, Isa};
 use fiddlehead_cpu::kernels::brain::{BrainError, BrainRows, contract_brain};
-use fiddlehead_cpu::kernels::views::{ActivationRows, OutputRows, WeightFormat, WeightView};
+use fiddlehead_cpu::kernels::views::{ActivationRows, OutputRows, WeightView};
+use fiddlehead_storage::Format;
 use half::bf16;
 use support::{Random, bits, errors};
 
@@ -31,7 +32,7 @@ fn equals_the_float64_sum_and_ignores_the_batch() {
         let w = round(random.normals(outputs * length, 0.05));
         let mut bytes = vec![0u8];
         bytes.extend(w.iter().flat_map(|value| value.to_le_bytes()));
-        let weight = WeightView::dense(WeightFormat::Bf16, &bytes[1..], outputs, length).unwrap();
+        let weight = WeightView::dense(Format::BF16, &bytes[1..], outputs, length).unwrap();
         let exact_x = random.normals(rows * length, 1.0);
         let mut x = Vec::new();
         let view = ActivationRows::new(&exact_x, rows, length, length).unwrap();
@@ -61,7 +62,7 @@ fn equals_the_float64_sum_and_ignores_the_batch() {
 
 #[test]
 fn what_it_cannot_serve_is_refused() {
-    let weight = WeightView::dense(WeightFormat::F16, &[0; 8], 1, 4).unwrap();
+    let weight = WeightView::dense(Format::F16, &[0; 8], 1, 4).unwrap();
     let x = [bf16::ZERO; 4];
     let rows = BrainRows::new(&x, 1, 4).unwrap();
     let mut output = [0.0];
@@ -71,7 +72,7 @@ fn what_it_cannot_serve_is_refused() {
     if Features::detect().avx512_bf16 {
         assert_eq!(
             contract_brain(Features::detect(), &weight, &rows, 0..1, &mut view),
-            Err(BrainError::WeightFormat(WeightFormat::F16))
+            Err(BrainError::WeightFormat(Format::F16))
         );
     }
     assert!(BrainRows::new(&x, 2, 4).is_err());

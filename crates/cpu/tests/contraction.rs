@@ -6,29 +6,31 @@ use fiddlehead_cpu::features::Isa;
 use fiddlehead_cpu::kernels::contraction::{
     ContractionScratch, contract, contract_merged, contract_parallel,
 };
-use fiddlehead_cpu::kernels::views::{ActivationRows, OutputRows, WeightFormat, WeightView};
+use fiddlehead_cpu::kernels::views::{ActivationRows, OutputRows, WeightView};
 use fiddlehead_cpu::pool::Pool;
+use fiddlehead_storage::Format;
 use half::{bf16, f16};
 use support::{Random, bits, errors, families};
 
 /// Stored bytes at an odd address, and the values they mean.
-fn stored(format: WeightFormat, values: &[f32]) -> (Vec<u8>, Vec<f32>) {
+fn stored(format: Format, values: &[f32]) -> (Vec<u8>, Vec<f32>) {
     let mut bytes = vec![0xffu8];
     let mut meant = Vec::new();
     for value in values {
         match format {
-            WeightFormat::F32 => {
+            Format::F32 => {
                 bytes.extend(value.to_le_bytes());
                 meant.push(*value);
             }
-            WeightFormat::F16 => {
+            Format::F16 => {
                 bytes.extend(f16::from_f32(*value).to_le_bytes());
                 meant.push(f16::from_f32(*value).to_f32());
             }
-            WeightFormat::Bf16 => {
+            Format::BF16 => {
                 bytes.extend(bf16::from_f32(*value).to_le_bytes());
                 meant.push(bf16::from_f32(*value).to_f32());
             }
+            other => unreachable!("{other} is tested with the blocks"),
         }
     }
     (bytes, meant)
@@ -50,7 +52,7 @@ fn run(
     output
 }
 
-const FORMATS: [WeightFormat; 3] = [WeightFormat::F32, WeightFormat::F16, WeightFormat::Bf16];
+const FORMATS: [Format; 3] = [Format::F32, Format::F16, Format::BF16];
 
 #[test]
 fn equals_the_float64_sum_on_odd_sizes() {
@@ -128,8 +130,8 @@ fn bits_do_not_depend_on_other_rows_or_blocking() {
 fn threads_do_not_change_bits() {
     let mut random = Random::new(3);
     let (rows, outputs, length) = (9, 1003, 256);
-    let (bytes, _) = stored(WeightFormat::Bf16, &random.normals(outputs * length, 0.05));
-    let weight = WeightView::dense(WeightFormat::Bf16, &bytes[1..], outputs, length).unwrap();
+    let (bytes, _) = stored(Format::BF16, &random.normals(outputs * length, 0.05));
+    let weight = WeightView::dense(Format::BF16, &bytes[1..], outputs, length).unwrap();
     let x = random.normals(rows * length, 1.0);
     for isa in families() {
         let expected = run(isa, &weight, &x, rows, length, 0..outputs);
@@ -168,13 +170,10 @@ fn only_the_given_part_of_an_output_is_written() {
 fn merged_weights_give_the_bits_of_separate_calls() {
     let mut random = Random::new(7);
     let length = 100;
-    let stored: Vec<_> =
-        [(WeightFormat::Bf16, 260), (WeightFormat::F32, 9), (WeightFormat::F16, 33), (WeightFormat::F32, 0)]
-            .into_iter()
-            .map(|(format, outputs)| {
-                (format, outputs, stored(format, &random.normals(outputs * length, 0.05)).0)
-            })
-            .collect();
+    let stored: Vec<_> = [(Format::BF16, 260), (Format::F32, 9), (Format::F16, 33), (Format::F32, 0)]
+        .into_iter()
+        .map(|(format, outputs)| (format, outputs, stored(format, &random.normals(outputs * length, 0.05)).0))
+        .collect();
     for rows in [1, 3, 20] {
         let x = random.normals(rows * length, 1.0);
         let activations = ActivationRows::new(&x, rows, length, length).unwrap();

@@ -5,8 +5,9 @@
 //! for all of them. The bits differ from the f32 kernels': activations are rounded, subnormals count as zero, and lane
 //! `i` sums the pairs of elements `2i, 2i+1` of each 32. Without AVX-512 BF16 there is no such kernel: f32 is always allowed.
 
-use super::views::{ActivationRows, OutputRows, ViewError, WeightFormat, WeightView};
+use super::views::{ActivationRows, OutputRows, ViewError, WeightView};
 use crate::features::Features;
+use fiddlehead_storage::Format;
 use half::bf16;
 use std::ops::Range;
 
@@ -17,8 +18,8 @@ pub enum BrainError {
     #[error("AVX-512 BF16 is not enabled on this system")]
     NotEnabled,
     /// The weight is stored in another format; rounding it is not this kernel's to decide.
-    #[error("the weight is stored as {0:?}, not bf16")]
-    WeightFormat(WeightFormat),
+    #[error("the weight is stored as {0}, not bf16")]
+    WeightFormat(Format),
 }
 
 /// Activations `[rows, columns]` rounded to bf16.
@@ -77,7 +78,7 @@ pub fn contract_brain(
     if !(features.avx512_bf16 && Features::detect().avx512_bf16) {
         return Err(BrainError::NotEnabled);
     }
-    if weight.format != WeightFormat::Bf16 {
+    if weight.format != Format::BF16 {
         return Err(BrainError::WeightFormat(weight.format));
     }
     assert_eq!(weight.columns, activations.columns, "the sum's length differs");

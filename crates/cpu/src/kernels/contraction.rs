@@ -1,18 +1,23 @@
 //! Contractions with a stored weight: `y[m, n] = Σ_k w[n, k] · x[m, k]`.
 //!
-//! The ladder: one activation row streams eight weight rows at a time (bound by memory); more rows share each group of
+//! The ladder: one activation row streams several weight rows at a time (bound by memory); more rows share each group of
 //! four weight rows, block of rows by block, from the first-level cache. Where loading a stored number as f32 costs more
-//! than a multiplication (AVX2, plain), many rows decode a block of the weight once. All of them are the tile of
-//! [`super::dot`], so all give the same bits for the same pair of rows.
+//! than a multiplication (blocks; narrow floats with AVX2 and plain), several rows decode a small part of the weight once:
+//! what a single row block meets stays in the first-level cache, the rest in the second. One row meets blocks as they are
+//! decoded, in registers. All follow the pattern of [`super::dot`], so all give the same bits for the same pair of rows, and
+//! a weight in blocks gives those of its dequantised values.
 //!
-//! Lost: decoding blocks first with AVX-512 (16 rows 45 µs instead of 38, 512 rows equal; `docs/performance/cpu-kernels.md`).
+//! Lost: decoding f16 and bf16 first with AVX-512 (16 rows 45 µs instead of 38, 512 rows equal;
+//! `docs/performance/cpu-kernels.md`).
 
+use super::blocks::{Decoder, Dot, decode_run, with_decoder};
 use super::dot::{Element, accumulate, tile_rows};
 use super::parallel::PerThread;
 use super::vector::{Kernel, Vector};
-use super::views::{ActivationRows, OutputRows, WeightFormat, WeightView};
+use super::views::{ActivationRows, OutputRows, WeightView};
 use crate::features::Isa;
 use crate::pool::Pool;
+use fiddlehead_storage::Format;
 use half::{bf16, f16};
 use std::ops::Range;
 
@@ -20,6 +25,8 @@ use std::ops::Range;
 const ROW_BLOCK_BYTES: usize = 24 * 1024;
 /// Bytes of decoded weight kept in the second-level cache.
 const WEIGHT_BLOCK_BYTES: usize = 192 * 1024;
+/// Bytes of decoded weight beside a single block of activations in the first-level cache.
+const SMALL_WEIGHT_BLOCK_BYTES: usize = 16 * 1024;
 
 /// Scratch space of one thread for decoded weights; grows to what it needs and is reused.
 #[derive(Default)]
@@ -116,7 +123,7 @@ pub fn columns_per_task(weight: &WeightView<'_>, rows: usize, threads: usize) ->
         return weight.rows.max(1);
     }
     // About 4 µs of work: bytes bound small batches, multiplications large ones.
-    let row_bytes = (weight.columns * weight.format.bytes()).max(1);
+    let row_bytes = weight.row_bytes().max(1);
     let row_work = row_bytes.max(weight.columns * rows / 8);
     let enough = (128 * 1024usize).div_ceil(row_work).next_multiple_of(8);
     let even = weight.rows.div_ceil(threads * 4).next_multiple_of(8);
@@ -135,25 +142,24 @@ impl Kernel for Contract<'_, '_> {
     type Output = ();
     #[inline(always)]
     fn run<V: Vector>(self) {
-        match self.weight.format {
-            WeightFormat::F32 => self.stored::<V, f32>(),
-            WeightFormat::F16 => self.stored::<V, f16>(),
-            WeightFormat::Bf16 => self.stored::<V, bf16>(),
+        let narrow = V::DECODE_ROWS;
+        match (self.weight.format, self.activations.rows) {
+            (_, 0) => {}
+            (Format::F32, 1) => self.one_row::<V, f32>(),
+            (Format::F16, 1) => self.one_row::<V, f16>(),
+            (Format::BF16, 1) => self.one_row::<V, bf16>(),
+            (Format::F32, _) => self.shared_rows::<V, f32>(),
+            (Format::F16, rows) if rows < narrow => self.shared_rows::<V, f16>(),
+            (Format::BF16, rows) if rows < narrow => self.shared_rows::<V, bf16>(),
+            (format, 1) => {
+                with_decoder!(format, D => self.one_row_of_blocks::<V, D>(), self.decoded_rows::<V>())
+            }
+            _ => self.decoded_rows::<V>(),
         }
     }
 }
 
 impl Contract<'_, '_> {
-    #[inline(always)]
-    fn stored<V: Vector, E: Element>(self) {
-        match self.activations.rows {
-            0 => {}
-            1 => self.one_row::<V, E>(),
-            rows if E::BYTES == 4 || rows < V::DECODE_ROWS => self.shared_rows::<V, E>(),
-            _ => self.decoded_rows::<V, E>(),
-        }
-    }
-
     /// Eight weight rows in flight.
     #[inline(always)]
     fn one_row<V: Vector, E: Element>(self) {
@@ -180,6 +186,38 @@ impl Contract<'_, '_> {
             let weights = four_rows(self.weight, self.columns.start + n, kept);
             // SAFETY: as above; only `kept` sums are stored.
             unsafe { tile_rows::<V, E>(1, weights, kept, length, |_| activation, |_| output.add(n)) };
+            n += kept;
+        }
+    }
+
+    /// Four weight rows in flight, each block decoded into registers.
+    #[inline(always)]
+    fn one_row_of_blocks<V: Vector, D: Decoder>(self) {
+        let length = self.weight.columns;
+        let activation = self.activations.row(0);
+        let output = self.output.row(0);
+        let count = self.columns.len();
+        let ahead = 4 * self.weight.row_stride_bytes;
+        let mut n = 0;
+        while n < count {
+            let kept = (count - n).min(4);
+            let weights = four_rows(self.weight, self.columns.start + n, kept);
+            let mut sums = [V::splat(0.0); 4];
+            for block in 0..length / D::ELEMENTS {
+                for row in 0..4 {
+                    let address = weights[row].wrapping_add(block * D::BYTES);
+                    V::prefetch(address.wrapping_add(ahead));
+                    // SAFETY: the views hold these blocks and activations.
+                    unsafe {
+                        let mut dot = Dot::new(activation.add(block * D::ELEMENTS), sums[row]);
+                        D::decode::<V>(address, &mut dot);
+                        sums[row] = dot.sum;
+                    }
+                }
+            }
+            let finished = V::sum4(sums);
+            // SAFETY: the output has `count` columns.
+            unsafe { std::ptr::copy_nonoverlapping(finished.as_ptr(), output.add(n), kept) };
             n += kept;
         }
     }
@@ -217,14 +255,18 @@ impl Contract<'_, '_> {
 
     /// Blocks of the weight are decoded once, then met by blocks of activation rows.
     #[inline(always)]
-    fn decoded_rows<V: Vector, E: Element>(self) {
+    fn decoded_rows<V: Vector>(self) {
         let length = self.weight.columns;
         let row_block = row_block::<V>(length);
-        let weight_block = (WEIGHT_BLOCK_BYTES / (length * 4).max(1) / 4).max(1) * 4;
+        let block_bytes = match self.activations.rows <= row_block {
+            true => SMALL_WEIGHT_BLOCK_BYTES,
+            false => WEIGHT_BLOCK_BYTES,
+        };
+        let weight_block = (block_bytes / (length * 4).max(1) / 4).max(1) * 4;
         let mut first = self.columns.start;
         while first < self.columns.end {
             let block = first..self.columns.end.min(first + weight_block);
-            decode::<V, E>(self.weight, block.clone(), &mut self.scratch.decoded);
+            decode::<V>(self.weight, block.clone(), &mut self.scratch.decoded);
             let base = self.scratch.decoded.as_ptr();
             let mut row = 0;
             while row < self.activations.rows {
@@ -283,7 +325,7 @@ fn four_rows(weight: &WeightView<'_>, first: usize, kept: usize) -> [*const u8; 
 
 /// Weight rows `rows` as f32, one after another.
 #[inline(always)]
-fn decode<V: Vector, E: Element>(weight: &WeightView<'_>, rows: Range<usize>, decoded: &mut Vec<f32>) {
+fn decode<V: Vector>(weight: &WeightView<'_>, rows: Range<usize>, decoded: &mut Vec<f32>) {
     let length = weight.columns;
     if decoded.len() < rows.len() * length {
         decoded.resize(rows.len() * length, 0.0);
@@ -291,14 +333,28 @@ fn decode<V: Vector, E: Element>(weight: &WeightView<'_>, rows: Range<usize>, de
     for (index, row) in rows.enumerate() {
         let from = weight.row(row);
         let to = decoded[index * length..][..length].as_mut_ptr();
-        let mut k = 0;
-        // SAFETY: the row holds `length` numbers and the target `length` values.
+        // SAFETY: the row holds `length` numbers, whole blocks, and the target `length` values.
         unsafe {
-            while k + V::LANES <= length {
-                E::load::<V>(from.add(k * E::BYTES)).store(to.add(k));
-                k += V::LANES;
+            match weight.format {
+                Format::F16 => widen_row::<V, f16>(from, to, length),
+                Format::BF16 => widen_row::<V, bf16>(from, to, length),
+                format => decode_run::<V>(format, from, to, length),
             }
-            E::load_first::<V>(from.add(k * E::BYTES), length - k).store_first(to.add(k), length - k);
         }
+    }
+}
+
+/// # Safety
+/// `length` numbers are readable at `from` and writable at `to`.
+#[inline(always)]
+unsafe fn widen_row<V: Vector, E: Element>(from: *const u8, to: *mut f32, length: usize) {
+    let mut k = 0;
+    // SAFETY: the caller's condition.
+    unsafe {
+        while k + V::LANES <= length {
+            E::load::<V>(from.add(k * E::BYTES)).store(to.add(k));
+            k += V::LANES;
+        }
+        E::load_first::<V>(from.add(k * E::BYTES), length - k).store_first(to.add(k), length - k);
     }
 }

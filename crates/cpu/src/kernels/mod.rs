@@ -14,6 +14,7 @@
 )]
 
 pub mod attention;
+pub mod blocks;
 pub mod brain;
 mod broadcast;
 pub mod contraction;

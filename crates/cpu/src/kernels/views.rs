@@ -1,28 +1,8 @@
 //! Views of matrices in memory: weights as bytes, activations and outputs as f32 rows with a stride.
 
+use fiddlehead_storage::{Format, StorageError};
 use std::marker::PhantomData;
 use std::ops::Range;
-
-/// How the numbers of a weight are stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum WeightFormat {
-    /// IEEE single precision, little-endian.
-    F32,
-    /// IEEE half precision, little-endian.
-    F16,
-    /// The upper half of an f32, little-endian.
-    Bf16,
-}
-
-impl WeightFormat {
-    /// Bytes of one number.
-    pub fn bytes(self) -> usize {
-        match self {
-            Self::F32 => 4,
-            Self::F16 | Self::Bf16 => 2,
-        }
-    }
-}
 
 /// A view does not fit its storage.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -61,6 +41,9 @@ pub enum ViewError {
         /// Distance between rows, in values.
         stride: usize,
     },
+    /// The rows of a weight are no whole number of blocks, or too long.
+    #[error(transparent)]
+    Row(#[from] StorageError),
 }
 
 fn check(
@@ -72,7 +55,6 @@ fn check(
     unit: &'static str,
 ) -> Result<(), ViewError> {
     let overflow = ViewError::Overflow { rows, stride };
-    let width = columns.checked_mul(width).ok_or(overflow.clone())?;
     let needed = match rows {
         0 => 0,
         rows => (rows - 1).checked_mul(stride).and_then(|start| start.checked_add(width)).ok_or(overflow)?,
@@ -86,7 +68,7 @@ fn check(
 /// A weight `[rows, columns]`, row-major, possibly unaligned (a mapped file).
 #[derive(Clone, Copy, Debug)]
 pub struct WeightView<'a> {
-    pub(crate) format: WeightFormat,
+    pub(crate) format: Format,
     pub(crate) bytes: &'a [u8],
     pub(crate) rows: usize,
     pub(crate) columns: usize,
@@ -97,15 +79,15 @@ impl<'a> WeightView<'a> {
     /// `rows` rows of `columns` numbers, each row starting `row_stride_bytes` after the one before.
     ///
     /// # Errors
-    /// When the last row would end beyond `bytes`.
+    /// When the last row would end beyond `bytes`, or `columns` is no whole number of the format's blocks.
     pub fn new(
-        format: WeightFormat,
+        format: Format,
         bytes: &'a [u8],
         rows: usize,
         columns: usize,
         row_stride_bytes: usize,
     ) -> Result<Self, ViewError> {
-        check(rows, columns, format.bytes(), row_stride_bytes, bytes.len(), "bytes")?;
+        check(rows, columns, format.bytes_for(columns)?, row_stride_bytes, bytes.len(), "bytes")?;
         Ok(Self { format, bytes, rows, columns, row_stride_bytes })
     }
 
@@ -113,13 +95,8 @@ impl<'a> WeightView<'a> {
     ///
     /// # Errors
     /// As [`WeightView::new`].
-    pub fn dense(
-        format: WeightFormat,
-        bytes: &'a [u8],
-        rows: usize,
-        columns: usize,
-    ) -> Result<Self, ViewError> {
-        Self::new(format, bytes, rows, columns, columns.saturating_mul(format.bytes()))
+    pub fn dense(format: Format, bytes: &'a [u8], rows: usize, columns: usize) -> Result<Self, ViewError> {
+        Self::new(format, bytes, rows, columns, format.bytes_for(columns)?)
     }
 
     /// f32 values in memory as a weight, `row_stride` in values.
@@ -134,11 +111,11 @@ impl<'a> WeightView<'a> {
     ) -> Result<Self, ViewError> {
         // SAFETY: any f32 may be read as four bytes; the length in bytes is that of the same allocation.
         let bytes = unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) };
-        Self::new(WeightFormat::F32, bytes, rows, columns, row_stride.saturating_mul(4))
+        Self::new(Format::F32, bytes, rows, columns, row_stride.saturating_mul(4))
     }
 
     /// How its numbers are stored.
-    pub fn format(&self) -> WeightFormat {
+    pub fn format(&self) -> Format {
         self.format
     }
 
@@ -150,6 +127,11 @@ impl<'a> WeightView<'a> {
     /// Length of the sum in a contraction with it.
     pub fn columns(&self) -> usize {
         self.columns
+    }
+
+    /// Bytes that the numbers of a row take.
+    pub fn row_bytes(&self) -> usize {
+        self.columns / self.format.block_elements() * self.format.block_bytes()
     }
 
     /// The address of a row. The row must exist.
@@ -175,7 +157,7 @@ impl<'a> ActivationRows<'a> {
     /// # Errors
     /// When the last row would end beyond `values`.
     pub fn new(values: &'a [f32], rows: usize, columns: usize, row_stride: usize) -> Result<Self, ViewError> {
-        check(rows, columns, 1, row_stride, values.len(), "values")?;
+        check(rows, columns, columns, row_stride, values.len(), "values")?;
         Ok(Self { values, rows, columns, row_stride })
     }
 
@@ -223,7 +205,7 @@ impl<'a> OutputRows<'a> {
         columns: usize,
         row_stride: usize,
     ) -> Result<Self, ViewError> {
-        check(rows, columns, 1, row_stride, values.len(), "values")?;
+        check(rows, columns, columns, row_stride, values.len(), "values")?;
         if rows > 1 && row_stride < columns {
             return Err(ViewError::Overlap { columns, stride: row_stride });
         }
@@ -283,10 +265,10 @@ mod tests {
     #[test]
     fn views_refuse_what_does_not_fit() {
         let bytes = [0u8; 23];
-        assert!(WeightView::new(WeightFormat::F16, &bytes, 3, 3, 8).is_ok());
-        assert!(WeightView::new(WeightFormat::F16, &bytes, 3, 4, 8).is_err());
-        assert!(WeightView::new(WeightFormat::F32, &bytes, 0, 100, 8).is_ok());
-        let huge = WeightView::new(WeightFormat::F32, &bytes, usize::MAX, 4, usize::MAX);
+        assert!(WeightView::new(Format::F16, &bytes, 3, 3, 8).is_ok());
+        assert!(WeightView::new(Format::F16, &bytes, 3, 4, 8).is_err());
+        assert!(WeightView::new(Format::F32, &bytes, 0, 100, 8).is_ok());
+        let huge = WeightView::new(Format::F32, &bytes, usize::MAX, 4, usize::MAX);
         assert_eq!(huge.unwrap_err(), ViewError::Overflow { rows: usize::MAX, stride: usize::MAX });
         let mut values = [0f32; 10];
         assert!(ActivationRows::new(&values, 3, 4, 3).is_ok());
@@ -296,5 +278,9 @@ mod tests {
             ViewError::Overlap { columns: 4, stride: 3 }
         );
         assert!(OutputRows::new(&mut values, 2, 4, 6).is_ok());
+        let bytes = [0u8; 100];
+        assert!(WeightView::dense(Format::Q4_1, &bytes, 5, 32).is_ok());
+        assert!(WeightView::dense(Format::Q4_1, &bytes, 5, 64).is_err());
+        assert!(matches!(WeightView::dense(Format::Q4_1, &bytes, 1, 48), Err(ViewError::Row(_))));
     }
 }

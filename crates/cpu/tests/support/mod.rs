@@ -2,6 +2,7 @@
 #![allow(dead_code)]
 
 use fiddlehead_cpu::features::{Features, Isa};
+use fiddlehead_storage::Format;
 
 /// A small seeded generator (xorshift with a multiplier).
 pub struct Random(u64);
@@ -61,4 +62,44 @@ pub fn errors(got: &[f32], expected: &[f64]) -> (f64, f64) {
 
 pub fn bits(values: &[f32]) -> Vec<u32> {
     values.iter().map(|value| value.to_bits()).collect()
+}
+
+/// Every format whose blocks hold more than one number.
+pub fn block_formats() -> Vec<Format> {
+    Format::ALL.iter().copied().filter(|format| format.block_elements() > 1).collect()
+}
+
+/// `blocks` random blocks of ordinary scales, at an odd address: the first byte is no part of them.
+pub fn stored_blocks(format: Format, blocks: usize, random: &mut Random) -> Vec<u8> {
+    let mut bytes = vec![0xff];
+    for _ in 0..blocks {
+        let mut block: Vec<u8> = (0..format.block_bytes()).map(|_| random.bits() as u8).collect();
+        let mut put = |at: usize, value: f32| {
+            block[at..at + 2].copy_from_slice(&half::f16::from_f32(value).to_le_bytes());
+        };
+        let size = random.normal();
+        match format {
+            Format::Q4_0 | Format::Q5_0 | Format::Q8_0 | Format::IQ4_NL | Format::IQ4_XS => {
+                put(0, size * 0.01);
+            }
+            Format::Q4_1 | Format::Q5_1 | Format::Q4_K | Format::Q5_K => {
+                put(0, size.abs() * 0.01);
+                put(2, random.normal() * 0.05);
+            }
+            Format::Q2_K => {
+                put(80, size.abs() * 0.01);
+                put(82, random.normal().abs() * 0.02);
+            }
+            Format::Q3_K => put(108, size * 0.01),
+            Format::Q6_K => put(208, size * 0.001),
+            Format::F8_E4M3_128 => {
+                block[..4].copy_from_slice(&(size * 0.01).to_le_bytes());
+                block[4..].iter_mut().filter(|byte| **byte & 0x7f == 0x7f).for_each(|byte| *byte ^= 1);
+            }
+            Format::F32 => block.copy_from_slice(&size.to_le_bytes()),
+            other => unreachable!("{other}"),
+        }
+        bytes.extend(block);
+    }
+    bytes
 }

@@ -3,7 +3,7 @@
 use fiddlehead_graph::queries::{Contraction, StridedAxis};
 use fiddlehead_graph::{Element, Expr, Graph, NodeId};
 use fiddlehead_plan::{DeviceError, DeviceFacts, StepReport, Work};
-use fiddlehead_storage::Format as StoredFormat;
+use fiddlehead_storage::Format;
 
 use super::extend::Extension;
 use super::forms::for_each_point;
@@ -15,7 +15,7 @@ use crate::executor::unit::{Duty, SetIndex};
 use crate::executor::view::View;
 use crate::features::Isa;
 use crate::kernels::contraction::{ContractionScratch, columns_per_task, contract};
-use crate::kernels::views::{ActivationRows, OutputRows, ViewError, WeightFormat, WeightView};
+use crate::kernels::views::{ActivationRows, OutputRows, ViewError, WeightView};
 use std::ops::Range;
 
 /// One matrix product of a contraction: `result[output + n] = Σ_k activation[input + k] · weight[row + n * step, column + k]`.
@@ -242,25 +242,20 @@ pub(in crate::executor) fn run(
 /// The weight's rows of a product as the kernel sees them.
 fn weight_view<'a>(view: &View<'a>, item: &Item, product: Product) -> Result<WeightView<'a>, ViewError> {
     let site = &item.site;
-    let (format, bytes): (WeightFormat, &'a [u8]) = match view.program.buffers[item.weight].place {
+    let (format, bytes): (Format, &'a [u8]) = match view.program.buffers[item.weight].place {
         Place::Weight(param) => {
             let tensor = &view.program.weights[param.index()];
-            let format = match tensor.format() {
-                StoredFormat::F16 => WeightFormat::F16,
-                StoredFormat::BF16 => WeightFormat::Bf16,
-                _ => WeightFormat::F32,
-            };
-            (format, tensor.bytes())
+            (tensor.format(), tensor.bytes())
         }
         _ => {
             let words = view.words(item.weight, 0);
             // SAFETY: any word may be read as four bytes; the length in bytes is that of the same memory.
             let bytes = unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), size_of_val(words)) };
-            (WeightFormat::F32, bytes)
+            (Format::F32, bytes)
         }
     };
-    let start = (product.row * site.row_length + site.column) * format.bytes();
-    let stride = site.row_step * site.row_length * format.bytes();
+    let start = format.bytes_for(product.row * site.row_length + site.column)?;
+    let stride = format.bytes_for(site.row_step * site.row_length)?;
     WeightView::new(format, bytes.get(start..).unwrap_or_default(), site.count, site.columns, stride)
 }
 

@@ -1,6 +1,7 @@
 //! Eight lanes in one AVX2 register, with FMA and F16C.
 
 use super::Vector;
+use super::bytes::Register;
 use std::arch::x86_64::*;
 
 /// Eight f32 lanes.
@@ -32,6 +33,7 @@ impl Vector for Lanes {
     const TILE_ROWS: usize = 3;
     const DECODE_ROWS: usize = 13;
     type Mask = __m256;
+    type Bytes = Register;
 
     #[inline(always)]
     fn splat(value: f32) -> Self {
@@ -69,6 +71,34 @@ impl Vector for Lanes {
             let wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(from.cast()));
             Self(_mm256_castsi256_ps(_mm256_slli_epi32::<16>(wide)))
         }
+    }
+    #[inline(always)]
+    unsafe fn splat_f16(from: *const u8) -> Self {
+        // SAFETY: the caller vouches for two readable bytes.
+        unsafe { Self(_mm256_cvtph_ps(_mm_set1_epi16(from.cast::<i16>().read_unaligned()))) }
+    }
+    #[inline(always)]
+    unsafe fn load_f8_scaled(from: *const u8) -> Self {
+        // SAFETY: the caller vouches for eight readable bytes.
+        unsafe {
+            // The sign and the exponent with seven bits of room: an f16 that counts 256 times less; then its NaN.
+            let signed = _mm_cvtepi8_epi16(_mm_loadl_epi64(from.cast()));
+            let half = _mm_and_si128(_mm_slli_epi16::<7>(signed), _mm_set1_epi16(0xbf80_u16 as i16));
+            let largest = _mm_and_si128(half, _mm_set1_epi16(0x3f80));
+            let none = _mm_cmpeq_epi16(largest, _mm_set1_epi16(0x3f80));
+            Self(_mm256_cvtph_ps(_mm_or_si128(half, _mm_and_si128(none, _mm_set1_epi16(0x7e00)))))
+        }
+    }
+    #[inline(always)]
+    fn widen(bytes: Register, index: usize) -> Self {
+        enabled!({
+            let half = match index / 2 {
+                0 => _mm256_castsi256_si128(bytes.0),
+                _ => _mm256_extracti128_si256::<1>(bytes.0),
+            };
+            let eight = if index & 1 == 0 { half } else { _mm_srli_si128::<8>(half) };
+            Self(_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(eight)))
+        })
     }
     #[inline(always)]
     fn add(self, other: Self) -> Self {

@@ -1,6 +1,7 @@
 //! Sixteen lanes in one AVX-512 register.
 
 use super::Vector;
+use super::bytes::Register;
 use std::arch::x86_64::*;
 
 /// Sixteen f32 lanes.
@@ -31,6 +32,7 @@ impl Vector for Lanes {
     const TILE_ROWS: usize = 6;
     const DECODE_ROWS: usize = usize::MAX;
     type Mask = __mmask16;
+    type Bytes = Register;
 
     #[inline(always)]
     fn splat(value: f32) -> Self {
@@ -81,6 +83,34 @@ impl Vector for Lanes {
             let wide = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(first(count), from.cast()));
             Self(_mm512_castsi512_ps(_mm512_slli_epi32::<16>(wide)))
         }
+    }
+    #[inline(always)]
+    unsafe fn splat_f16(from: *const u8) -> Self {
+        // SAFETY: the caller vouches for two readable bytes.
+        unsafe { Self(_mm512_cvtph_ps(_mm256_set1_epi16(from.cast::<i16>().read_unaligned()))) }
+    }
+    #[inline(always)]
+    unsafe fn load_f8_scaled(from: *const u8) -> Self {
+        // SAFETY: the caller vouches for sixteen readable bytes.
+        unsafe {
+            // The sign and the exponent with seven bits of room: an f16 that counts 256 times less; then its NaN.
+            let signed = _mm256_cvtepi8_epi16(_mm_loadu_si128(from.cast()));
+            let half = _mm256_and_si256(_mm256_slli_epi16::<7>(signed), _mm256_set1_epi16(0xbf80_u16 as i16));
+            let largest = _mm256_and_si256(half, _mm256_set1_epi16(0x3f80));
+            let none = _mm256_cmpeq_epi16(largest, _mm256_set1_epi16(0x3f80));
+            let half = _mm256_or_si256(half, _mm256_and_si256(none, _mm256_set1_epi16(0x7e00)));
+            Self(_mm512_cvtph_ps(half))
+        }
+    }
+    #[inline(always)]
+    fn widen(bytes: Register, index: usize) -> Self {
+        enabled!({
+            let half = match index {
+                0 => _mm256_castsi256_si128(bytes.0),
+                _ => _mm256_extracti128_si256::<1>(bytes.0),
+            };
+            Self(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(half)))
+        })
     }
     #[inline(always)]
     fn add(self, other: Self) -> Self {

@@ -10,12 +10,14 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+pub(crate) mod bytes;
 mod plain;
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) use avx512::Lanes as Wide;
 
 use crate::features::Isa;
+use bytes::Bytes32;
 
 /// A fixed number of f32 lanes.
 ///
@@ -31,6 +33,8 @@ pub(crate) trait Vector: Copy {
     const DECODE_ROWS: usize;
     /// The result of a comparison.
     type Mask: Copy;
+    /// Bytes of stored numbers that widen to lanes.
+    type Bytes: Bytes32;
 
     fn splat(value: f32) -> Self;
     /// # Safety
@@ -74,6 +78,16 @@ pub(crate) trait Vector: Copy {
             Self::load_bf16(bytes.as_ptr())
         }
     }
+    /// A half-precision number in every lane.
+    /// # Safety
+    /// 2 bytes are readable at `from`.
+    unsafe fn splat_f16(from: *const u8) -> Self;
+    /// Eight-bit floats (e4m3), one byte each, divided by 256.
+    /// # Safety
+    /// `LANES` bytes are readable at `from`.
+    unsafe fn load_f8_scaled(from: *const u8) -> Self;
+    /// The signed bytes `index * LANES ..` as numbers; `(index + 1) * LANES <= 32`.
+    fn widen(bytes: Self::Bytes, index: usize) -> Self;
     fn add(self, other: Self) -> Self;
     fn sub(self, other: Self) -> Self;
     fn mul(self, other: Self) -> Self;

@@ -1,6 +1,7 @@
 //! Eight lanes in an array: the portable reference. Multiply and add round separately.
 
 use super::Vector;
+use super::bytes::Array;
 use half::{bf16, f16};
 
 /// Eight f32 lanes.
@@ -29,6 +30,7 @@ impl Vector for Lanes {
     const TILE_ROWS: usize = 2;
     const DECODE_ROWS: usize = 13;
     type Mask = [bool; 8];
+    type Bytes = Array;
 
     #[inline(always)]
     fn splat(value: f32) -> Self {
@@ -71,6 +73,25 @@ impl Vector for Lanes {
         // SAFETY: the caller vouches for sixteen readable bytes.
         let bits = unsafe { from.cast::<[u16; 8]>().read_unaligned() };
         Self(bits.map(|bits| bf16::from_bits(bits).to_f32()))
+    }
+    #[inline(always)]
+    unsafe fn splat_f16(from: *const u8) -> Self {
+        // SAFETY: the caller vouches for two readable bytes.
+        Self::splat(f16::from_le_bytes(unsafe { from.cast::<[u8; 2]>().read() }).to_f32())
+    }
+    #[inline(always)]
+    unsafe fn load_f8_scaled(from: *const u8) -> Self {
+        // SAFETY: the caller vouches for eight readable bytes.
+        let bytes = unsafe { from.cast::<[u8; 8]>().read() };
+        // The exponent's field of an f16 is one bit wider and biased by 8 more.
+        Self(bytes.map(|byte| {
+            let bits = u16::from(byte & 0x80) << 8 | u16::from(byte & 0x7f) << 7;
+            if byte & 0x7f == 0x7f { f32::NAN } else { f16::from_bits(bits).to_f32() }
+        }))
+    }
+    #[inline(always)]
+    fn widen(bytes: Array, index: usize) -> Self {
+        Self(std::array::from_fn(|lane| f32::from(bytes.signed(index * 8 + lane))))
     }
     #[inline(always)]
     fn add(self, other: Self) -> Self {
