@@ -6,6 +6,7 @@ use fiddlehead_graph::{Element, NodeId, NodeKind, ParamId};
 use fiddlehead_plan::DeviceError;
 use fiddlehead_storage::Format as StoredFormat;
 
+use super::blocks::readable_in_place;
 use super::facts::state_of;
 use super::lower::{Lowering, weight_slot};
 use super::memory::Words;
@@ -33,8 +34,7 @@ impl Lowering<'_> {
         let tensor = &self.program.weights[param.index()];
         let in_place = match tensor.format() {
             StoredFormat::F32 => tensor.as_f32().is_some(),
-            StoredFormat::F16 | StoredFormat::BF16 => true,
-            _ => false,
+            _ => readable_in_place(tensor),
         };
         let float = self.program.graph.params()[param.index()].element == Element::F32;
         if in_place && float { Ok(Place::Weight(param)) } else { self.decoded(param) }

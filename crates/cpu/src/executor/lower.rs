@@ -360,7 +360,8 @@ impl Lowering<'_> {
             Place::Weight(param) => match self.program.weights[param.index()].format() {
                 StoredFormat::F16 => Format::F16,
                 StoredFormat::BF16 => Format::Bf16,
-                _ => Format::Words,
+                StoredFormat::F32 => Format::Words,
+                _ => Format::Blocks,
             },
             _ => Format::Words,
         };
@@ -379,9 +380,10 @@ impl Lowering<'_> {
 
 /// A weight as programs read it.
 pub(super) fn weight_slot(tensor: &Tensor) -> Slot<'_> {
-    match tensor.as_f32() {
-        Some(values) => Slot::shared(values, values.len()),
-        None => Slot::bytes(tensor.bytes()),
+    match (tensor.format(), tensor.as_f32()) {
+        (_, Some(values)) => Slot::shared(values, values.len()),
+        (StoredFormat::F16 | StoredFormat::BF16, None) => Slot::bytes(tensor.bytes()),
+        _ => Slot::blocks(tensor),
     }
 }
 

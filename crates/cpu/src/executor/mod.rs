@@ -10,6 +10,7 @@
 //! Start reading at [`lower`], then [`run`].
 
 mod batch;
+mod blocks;
 mod constants;
 mod device;
 mod explain;

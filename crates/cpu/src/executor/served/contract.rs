@@ -1,8 +1,8 @@
 //! Contractions of rows with a stored weight.
 
 use fiddlehead_graph::queries::{Contraction, StridedAxis};
-use fiddlehead_graph::{Element, Expr, Graph, NodeId};
-use fiddlehead_plan::{DeviceError, DeviceFacts, StepReport, Work};
+use fiddlehead_graph::{Element, Expr, Graph, NodeId, NodeKind};
+use fiddlehead_plan::{DeviceError, DeviceFacts, StepReport, Weights, Work};
 use fiddlehead_storage::Format;
 
 use super::extend::Extension;
@@ -59,6 +59,7 @@ impl ContractSite {
     pub(super) fn new(
         graph: &Graph,
         site: &Contraction,
+        weights: &Weights,
         extension: &mut Extension,
     ) -> Result<ContractSite, String> {
         let view = site.as_rows_times_weight(graph).map_err(|refusal| refusal.to_string())?;
@@ -118,6 +119,17 @@ impl ContractSite {
         let reach = furthest + (left.extent.max(1) - 1) * left.input + view.columns;
         if left.extent == 0 || !within(graph, &view.activation.source, reach) {
             return Err("an index may leave the activation".into());
+        }
+        if let NodeKind::Param(param) = graph.node(view.weight).kind
+            && let Some(tensor) = weights.get(&graph.params()[param.index()].name)
+        {
+            let whole = |elements: usize| elements.is_multiple_of(tensor.format().block_elements());
+            let starts = products
+                .iter()
+                .all(|product| whole(product.row * view.weight_row_length + view.column_offset));
+            if !(starts && whole(row_step * view.weight_row_length) && whole(view.columns)) {
+                return Err(format!("the weight's rows cut blocks of {}", tensor.format()));
+            }
         }
         Ok(ContractSite {
             node: site.node,
@@ -307,11 +319,12 @@ impl Item {
         let site = &self.site;
         let elements = site.products.len() * site.count * site.columns;
         let rows = rows * site.left.extent;
-        let bytes = match program.buffers[self.weight].place {
-            Place::Weight(param) => program.weights[param.index()].format().block_bytes(),
-            _ => 4,
+        let format = match program.buffers[self.weight].place {
+            Place::Weight(param) => program.weights[param.index()].format(),
+            _ => Format::F32,
         };
-        Work { multiplications: elements * rows, bytes: elements * bytes, nanoseconds: 0.0 }
+        let bytes = elements / format.block_elements() * format.block_bytes();
+        Work { multiplications: elements * rows, bytes, nanoseconds: 0.0 }
     }
 }
 

@@ -139,7 +139,7 @@ pub(super) fn find(graph: &Graph, context: Context<'_>) -> Result<Found, DeviceE
             Site::Contraction(site)
                 if site.operands.iter().all(|operand| operand.variance == Variance::Constant) => {}
             Site::Contraction(site) if policy.serves(Family::Contraction) => {
-                match ContractSite::new(graph, site, &mut found.extension) {
+                match ContractSite::new(graph, site, context.weights, &mut found.extension) {
                     Ok(site) => found.served.push(Served::Contract(site)),
                     Err(why) => found.refuse(site.node, why),
                 }
