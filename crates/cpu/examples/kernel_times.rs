@@ -1,7 +1,7 @@
 //! Times the kernels: the least of many runs, one line each.
 //!
 //! `cargo run --release -p fiddlehead-cpu --example kernel_times [SUBJECT ...] [plain|avx2|avx512]`, with the subjects `peak`,
-//! `pool`, `contraction`, `cold`, `elementary`, `delta` and `attention`; all without arguments.
+//! `pool`, `contraction`, `blocks`, `cold`, `elementary`, `delta` and `attention`; all without arguments.
 
 use fiddlehead_cpu::features::{Features, Isa};
 use fiddlehead_cpu::kernels::attention::{
@@ -12,6 +12,7 @@ use fiddlehead_cpu::kernels::contraction::{ContractionScratch, contract, contrac
 use fiddlehead_cpu::kernels::delta::block::{Ancestry, DeltaBlock};
 use fiddlehead_cpu::kernels::delta::serial::{delta_chain, delta_step};
 use fiddlehead_cpu::kernels::delta::{Decay, DeltaRows, Scalars, StateLayout};
+use fiddlehead_cpu::kernels::integer::{IntegerScratch, RoundedBuffer, contract_integer, serves};
 use fiddlehead_cpu::kernels::rows;
 use fiddlehead_cpu::kernels::views::{ActivationRows, OutputRows, WeightView};
 use fiddlehead_cpu::pool::Pool;
@@ -90,6 +91,70 @@ fn contractions(isa: Isa) {
                     bytes.len() as f64 / seconds / 1e9
                 );
             }
+        }
+    }
+}
+
+/// Weights in blocks, with f32 activations and with rounded ones; the single row also from 24 rotated copies.
+fn blocks(isa: Isa) {
+    let (outputs, length) = (1536, 768);
+    for format in Format::ALL.iter().copied().filter(|format| format.block_elements() > 1) {
+        let size = format.bytes_for(outputs * length).unwrap();
+        let bytes = vec![0u8; size * 24];
+        for (rows, copies) in [(1, 1), (1, 24), (2, 1), (4, 1), (8, 1), (64, 1), (512, 1)] {
+            let x = values(rows * length);
+            let activations = ActivationRows::new(&x, rows, length, length).unwrap();
+            let mut y = vec![0f32; rows * outputs];
+            let mut scratch = ContractionScratch::default();
+            let runs = if rows > 64 { 10 } else { 60 };
+            let weights: Vec<_> = bytes
+                .chunks(size)
+                .take(copies)
+                .map(|copy| WeightView::dense(format, copy, outputs, length).unwrap())
+                .collect();
+            let each = 1e6 / copies as f64;
+            let seconds = least(runs, || {
+                for weight in &weights {
+                    let mut output = OutputRows::new(&mut y, rows, outputs, outputs).unwrap();
+                    contract(isa, weight, &activations, 0..outputs, &mut output, &mut scratch);
+                }
+            });
+            let rates = |seconds: f64| {
+                let (products, size) = (2.0 * (rows * outputs * length) as f64, size as f64);
+                let [products, size] = [products, size].map(|count| count * copies as f64 / seconds / 1e9);
+                format!("{products:.0} GFLOP/s, weight {size:.1} GB/s")
+            };
+            let name = format!("{isa:?} {format} {rows}x{outputs}x{length}, {copies} copies");
+            println!("blocks {name}: {:.1} us, {}", seconds * each, rates(seconds));
+            if isa == Isa::Avx512 && serves(Features::detect(), format) {
+                let (mut buffer, mut scratch) = (RoundedBuffer::default(), IntegerScratch::default());
+                let round = least(runs, || {
+                    black_box(buffer.round(isa, &activations).unwrap());
+                });
+                let rounded = buffer.round(isa, &activations).unwrap();
+                let seconds = least(runs, || {
+                    for weight in &weights {
+                        let mut output = OutputRows::new(&mut y, rows, outputs, outputs).unwrap();
+                        let all = 0..outputs;
+                        contract_integer(
+                            Features::detect(),
+                            weight,
+                            &rounded,
+                            all,
+                            &mut output,
+                            &mut scratch,
+                        )
+                        .unwrap();
+                    }
+                });
+                println!(
+                    "integer {name}: {:.1} us, {}; rounding {:.1} us",
+                    seconds * each,
+                    rates(seconds),
+                    round * 1e6
+                );
+            }
+            black_box(&y);
         }
     }
 }
@@ -282,9 +347,10 @@ fn main() {
     }
     for isa in if named.is_empty() { families } else { named } {
         type Subject = (&'static str, fn(Isa));
-        let all: [Subject; 6] = [
+        let all: [Subject; 7] = [
             ("peak", peak),
             ("contraction", contractions),
+            ("blocks", blocks),
             ("cold", cold),
             ("elementary", elementary),
             ("delta", delta),

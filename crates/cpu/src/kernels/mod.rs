@@ -21,6 +21,7 @@ pub mod contraction;
 pub mod delta;
 mod dot;
 mod elementary;
+pub mod integer;
 pub mod parallel;
 pub mod rows;
 pub mod strided;

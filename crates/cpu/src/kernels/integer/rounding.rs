@@ -1,0 +1,131 @@
+//! Activations rounded to eight bits in groups of 32.
+
+use super::IntegerError;
+use crate::features::Isa;
+use crate::kernels::vector::{Kernel, Vector};
+use crate::kernels::views::ActivationRows;
+
+/// Values under one scale.
+pub(super) const GROUP: usize = 32;
+
+/// What sums need of a group besides its numbers.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub(super) struct Facts {
+    /// A value is a number times this.
+    pub scale: f32,
+    /// The scale times the sum of the first sixteen numbers, of the others, and of all.
+    pub halves: [f32; 2],
+    pub total: f32,
+}
+
+/// Activations `[rows, columns]` as signed bytes with a scale for each 32.
+#[derive(Clone, Copy, Debug)]
+pub struct RoundedRows<'a> {
+    pub(super) numbers: &'a [i8],
+    pub(super) facts: &'a [Facts],
+    rows: usize,
+    columns: usize,
+}
+
+impl RoundedRows<'_> {
+    /// The number of rows.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Values in a row.
+    pub fn columns(&self) -> usize {
+        self.columns
+    }
+
+    /// The value that element `[row, column]` was rounded to.
+    ///
+    /// # Panics
+    /// When it is outside.
+    pub fn value(&self, row: usize, column: usize) -> f32 {
+        assert!(row < self.rows && column < self.columns, "[{row}, {column}] is outside");
+        let at = row * self.columns + column;
+        f32::from(self.numbers[at]) * self.facts[at / GROUP].scale
+    }
+}
+
+/// Memory for rounded rows, reused.
+#[derive(Debug, Default)]
+pub struct RoundedBuffer {
+    numbers: Vec<i8>,
+    facts: Vec<Facts>,
+}
+
+impl RoundedBuffer {
+    /// Rounds rows: the greatest magnitude of each 32 values becomes 127. A group that holds anything but finite values makes
+    /// every output that reads it NaN.
+    ///
+    /// # Errors
+    /// When `columns` is no multiple of 32.
+    pub fn round(&mut self, isa: Isa, rows: &ActivationRows<'_>) -> Result<RoundedRows<'_>, IntegerError> {
+        let columns = rows.columns;
+        if !columns.is_multiple_of(GROUP) {
+            return Err(IntegerError::Columns(columns));
+        }
+        let count = rows.rows * columns;
+        if self.numbers.len() < count {
+            self.numbers.resize(count, 0);
+            self.facts.resize(count / GROUP, Facts::default());
+        }
+        for row in 0..rows.rows {
+            let values = &rows.values[row * rows.row_stride..][..columns];
+            let numbers = &mut self.numbers[row * columns..][..columns];
+            let facts = &mut self.facts[row * columns / GROUP..][..columns / GROUP];
+            isa.run(RoundRow { values, numbers, facts });
+        }
+        Ok(RoundedRows { numbers: &self.numbers, facts: &self.facts, rows: rows.rows, columns })
+    }
+}
+
+struct RoundRow<'a> {
+    values: &'a [f32],
+    numbers: &'a mut [i8],
+    facts: &'a mut [Facts],
+}
+
+impl Kernel for RoundRow<'_> {
+    type Output = ();
+    #[inline(always)]
+    fn run<V: Vector>(self) {
+        let groups = self.values.as_chunks::<GROUP>().0.iter().zip(self.numbers.as_chunks_mut::<GROUP>().0);
+        for ((values, numbers), facts) in groups.zip(self.facts) {
+            let mut vectors = [V::splat(0.0); 4];
+            let mut most = V::splat(0.0);
+            let mut poison = V::splat(0.0);
+            for index in 0..GROUP / V::LANES {
+                // SAFETY: the vectors lie within the group's 32 values.
+                let x = unsafe { V::load(values.as_ptr().add(index * V::LANES)) };
+                vectors[index] = x;
+                most = x.abs().max(most);
+                poison = x.mul_add(V::splat(0.0), poison);
+            }
+            // Zero for finite values, else NaN, which `max` alone could lose.
+            let poison = poison.sum();
+            let greatest = most.greatest();
+            let inverse = if greatest > 0.0 && poison == 0.0 { 127.0 / greatest } else { 0.0 };
+            // A magnitude so small that its inverse overflows rounds to nothing.
+            let inverse = if inverse.is_finite() { inverse } else { 0.0 };
+            let mut rounded = [0f32; GROUP];
+            for index in 0..GROUP / V::LANES {
+                let x = V::select(V::splat(inverse).equal(V::splat(0.0)), V::splat(0.0), vectors[index]);
+                // SAFETY: as above.
+                unsafe { x.mul(V::splat(inverse)).round().store(rounded.as_mut_ptr().add(index * V::LANES)) };
+            }
+            let mut halves = [0f32; 2];
+            for (at, (number, value)) in numbers.iter_mut().zip(rounded).enumerate() {
+                *number = value as i8;
+                // Whole numbers far below 2^24: exact in any order.
+                halves[at / 16] += value;
+            }
+            let scale = greatest / 127.0 + poison;
+            let total = (halves[0] + halves[1]) * scale;
+            *facts = Facts { scale, halves: halves.map(|half| half * scale), total };
+        }
+    }
+}
