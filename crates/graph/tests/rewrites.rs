@@ -30,6 +30,22 @@ fn run<R: Real>(graph: &Graph, weights: &Weights, seed: u64) -> Run<R> {
     Oracle::<R>::new(graph, weights).expect("resolves").run(&forest, &given, &sessions).expect("no trap")
 }
 
+#[test]
+fn a_scalar_doubled_over_and_over_does_not_double_its_text() {
+    let text = format!("fn main(x: f32) -> f32 {{ {} x }}", "let x = x + x;".repeat(60));
+    let program = fiddlehead_lang::compile("doubled.fh", &text).expect("a right program");
+    let graph =
+        fiddlehead_graph::lower::lower_function(&program, "main", &Default::default()).expect("lowers");
+    let parts = |graph: &Graph| {
+        let mut count = 0;
+        for node in graph.nodes() {
+            node.kind.for_each_read(&mut |_| count += 1, &mut |_| {});
+        }
+        count
+    };
+    assert!(parts(&optimise(&graph)) < 100_000);
+}
+
 /// The greatest relative difference between what two runs gave.
 fn difference<R: Real>(a: &Run<R>, b: &Run<R>) -> f64 {
     let mut greatest: f64 = 0.0;

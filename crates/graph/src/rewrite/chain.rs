@@ -5,13 +5,18 @@
 //! - an elementwise tensor with one reader, itself elementwise, of as many points, goes into it.
 //!
 //! A fold is never moved, so the operands of a fold stay plain loads that the queries can read. An index that is
-//! not proven to lie in the vanished tensor keeps the tensor, since its trap would vanish too.
+//! not proven to lie in the vanished tensor keeps the tensor, since its trap would vanish too. A view of views may read
+//! each twice, so what an expression grows to is bounded as well.
+
+use std::cell::Cell;
 
 use super::interval::{Interval, Surroundings};
 use crate::ir::*;
 
-/// The greatest number of parts that a fused expression may have.
+/// The greatest number of parts that an expression may have once elementwise tensors went into it.
 const LONGEST: usize = 256;
+/// The same for views, which cost next to nothing and which the queries want to see through.
+const LONGEST_OF_VIEWS: usize = 4096;
 
 pub(crate) fn fuse_chains(graph: &Graph) -> Graph {
     let uses = count_uses(graph);
@@ -58,14 +63,15 @@ struct Reader<'a> {
     uses: &'a [usize],
     compute: &'a Compute,
     around: Surroundings,
-    length: usize,
+    /// How many parts the expression has by now.
+    length: Cell<usize>,
     only_views: bool,
 }
 
 impl<'a> Reader<'a> {
     fn new(graph: &'a Graph, uses: &'a [usize], compute: &'a Compute) -> Self {
         let around = Surroundings::of(compute, Interval::HERE);
-        let length = length(&compute.body);
+        let length = Cell::new(length(&compute.body));
         Reader { graph, uses, compute, around, length, only_views: compute.fold.is_some() }
     }
 
@@ -76,13 +82,21 @@ impl<'a> Reader<'a> {
         if source.fold.is_some() || source.guard.is_some() {
             return result;
         }
-        let fits = self.length + length(&source.body) <= LONGEST;
-        let wanted = is_view(&source.body)
-            || (!self.only_views
+        let longer = self.length.get() + length(&source.body);
+        let wanted = if is_view(&source.body) {
+            longer <= LONGEST_OF_VIEWS
+        } else {
+            longer <= LONGEST
+                && !self.only_views
                 && self.uses[node.index()] == 1
-                && fits
-                && self.covers(&source.axes, indices));
-        if wanted && self.reaches(&source.axes, indices) { substitute(&source.body, indices) } else { result }
+                && self.covers(&source.axes, indices)
+        };
+        if !wanted || !self.reaches(&source.axes, indices) {
+            return result;
+        }
+        let written = substitute(&source.body, indices);
+        self.length.set(self.length.get() + length(&written));
+        written
     }
 
     /// Whether the reader has no more points than the source: its axes are the indices, each once.
