@@ -113,13 +113,17 @@ fn lower_root(
         one => vec![one],
     };
     let several = results.len() > 1;
+    let end = match &function.body.kind {
+        hir::ExprKind::Block { result, .. } => result,
+        _ => &function.body,
+    };
     for (place, value) in results.into_iter().enumerate() {
         let name = match function.result_names.get(place) {
             Some(name) => name.clone(),
             None if several => format!("result.{place}"),
             None => "result".into(),
         };
-        let node = lowerer.whole(value, function.span, &name)?;
+        let node = lowerer.whole(value, end.span, &name)?;
         lowerer.frame().builder.output(name, node);
     }
     lowerer.finish()

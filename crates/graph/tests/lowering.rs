@@ -361,11 +361,11 @@ fn sizes_are_solved_and_conflicts_named() {
     );
     assert_eq!(
         infer(conv, &[("x", &[3, 6, 8])], &[]),
-        no("axis 2 of input `x` is 8, which no whole W makes 2 * W + 1")
+        no("axis 2 of input `x` is 8, and no W from 1 makes 2 * W + 1 that")
     );
     assert_eq!(
         infer(conv, &[("x", &[3, 2, 9])], &[]),
-        no("axis 1 of input `x` is 2, which no whole H makes H + 2")
+        no("axis 1 of input `x` is 2, and no H from 1 makes H + 2 that")
     );
     assert_eq!(
         infer(conv, &[("y", &[3])], &[]),
@@ -438,4 +438,19 @@ fn what_is_not_there_is_said() {
     assert_eq!(error("other", &[]), "the program has no function `other`");
     assert_eq!(error("main", &[]), "the size N is not known: no input tells it; give it with --dim N=NUMBER");
     assert_eq!(error("main", &[("N", -1)]), "the size N is -1; a size is from 1 to 2147483647");
+}
+
+#[test]
+fn more_greatest_elements_than_elements_are_refused() {
+    let text = "fn main[N](x: f32[N]) -> (f32[8], i32[8]) = top[8](x);";
+    assert!(lower_function(&program(text), "main", &sizes(&[("N", 8)])).is_ok());
+    let refused = lower_function(&program(text), "main", &sizes(&[("N", 3)])).expect_err("too few");
+    assert_eq!(refused.to_string(), "`top[8]` of 3 elements: the size is too small");
+    assert!(refused.span().is_some());
+}
+
+#[test]
+fn every_tensor_of_a_program_has_a_name_for_messages() {
+    let graph = lower("fn main[N](x: f32[N]) -> f32[N] = each[i in N] x[i] * sum[j in N] x[j];", &[("N", 3)]);
+    assert!(graph.nodes().iter().all(|node| !node.origin.name.is_empty()), "{graph}");
 }

@@ -261,6 +261,9 @@ impl<'a> Lowerer<'a> {
         let view = self.array(operand)?;
         let mut shape = view.shape.clone();
         if let Some(last) = shape.last_mut() {
+            if k > *last {
+                return Err(LowerError::Top { span, k, of: *last });
+            }
             *last = k;
         }
         let (operand, outer) = self.leading_node(Value::Array(view), span)?;

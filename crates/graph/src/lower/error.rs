@@ -49,7 +49,7 @@ pub enum LowerError {
         second_place: String,
     },
     /// An input's extent is one that the declared size never has.
-    #[error("{place} is {value}, which no whole {name} makes {size}")]
+    #[error("{place} is {value}, and no {name} from 1 makes {size} that")]
     SizeUnsolvable {
         /// The input and its axis.
         place: String,
@@ -96,6 +96,16 @@ pub enum LowerError {
         /// Its value.
         value: i64,
     },
+    /// More of the greatest elements are asked for than there are elements.
+    #[error("`top[{k}]` of {of} elements: the size is too small")]
+    Top {
+        /// Where.
+        span: Span,
+        /// How many are asked for.
+        k: usize,
+        /// How many there are.
+        of: usize,
+    },
     /// A binding of the model is missing or does not fit its declaration.
     #[error("the checkpoint's mapping gives {found} for `{name}`; the model declares {wanted}")]
     Binding {
@@ -138,8 +148,8 @@ pub enum LowerError {
         /// What was found.
         what: &'static str,
     },
-    /// The graph that came out is not legal: a fault of this system, or a size that makes the program senseless.
-    #[error("the lowered graph is not legal: {0}")]
+    /// The graph that came out is not legal: a size that makes the program senseless, or a fault of this system.
+    #[error("with these sizes the program makes no legal graph: {0}")]
     Invalid(#[from] Box<ValidationError>),
 }
 
@@ -149,6 +159,7 @@ impl LowerError {
         match self {
             LowerError::Size { span, .. }
             | LowerError::Extent { span, .. }
+            | LowerError::Top { span, .. }
             | LowerError::Unsupported { span, .. }
             | LowerError::Inconsistent { span, .. } => Some(*span),
             LowerError::Invalid(error) => {

@@ -102,7 +102,11 @@ impl<'a> Lowerer<'a> {
     }
 
     pub fn origin(&self, span: Span) -> Origin {
-        let name = self.key(self.name.as_deref().unwrap_or(""));
+        let mut name = self.key(self.name.as_deref().unwrap_or(""));
+        // What the outermost function makes without a name is told by the function's.
+        if name.is_empty() {
+            name.clone_from(&self.function().name);
+        }
         Origin { name, span: Some((span.start as usize, span.end as usize)) }
     }
 
