@@ -230,4 +230,10 @@ fn a_model_can_be_drawn() {
         assert!(drawing.contains(&format!(">{layer}</text>")), "{layer}");
     }
     assert!(!drawing.contains("<head>"));
+    // The font's characters are 7 wide at most, and a box 190.
+    let texts =
+        drawing.split("<text ").skip(1).filter_map(|text| Some(text.split_once('>')?.1.split_once('<')?.0));
+    let headings: Vec<&str> = texts.filter(|text| text.starts_with('%')).collect();
+    assert_eq!(headings.len(), graph.nodes().len());
+    assert!(headings.iter().all(|text| text.chars().count() * 7 + 12 <= 190), "{headings:?}");
 }

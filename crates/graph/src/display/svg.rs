@@ -6,7 +6,9 @@ use std::fmt::Write;
 use super::{compute_text, shape_text};
 use crate::ir::*;
 
-const BOX_WIDTH: usize = 168;
+const BOX_WIDTH: usize = 190;
+/// How many characters of the drawing's font fit into a box: one is 7 wide at most.
+const BOX_CHARACTERS: usize = (BOX_WIDTH - 12) / 7;
 const BOX_HEIGHT: usize = 34;
 const GAP_ACROSS: usize = 14;
 const GAP_DOWN: usize = 30;
@@ -242,7 +244,7 @@ fn draw_box(
         escaped(&format!("{heading}{id} {}\n{shape} = {text}", node.origin.name)),
         x + 6,
         y + 14,
-        escaped(&format!("{id} {}", ending(name, 25 - id.to_string().len()))),
+        escaped(&format!("{id} {}", ending(name, BOX_CHARACTERS - 1 - id.to_string().len()))),
         x + 6,
         y + 28,
         escaped(&format!("{shape} {}", operation(node)))
