@@ -179,6 +179,9 @@ pub struct Diagnostics {
 /// No more messages than this are kept from one run.
 pub const MOST_DIAGNOSTICS: usize = 100;
 
+/// Lines with more bytes than this are not drawn.
+const LONGEST_LINE: usize = 1000;
+
 impl Diagnostics {
     /// Sorts, drops repetitions and bounds the number.
     pub(crate) fn new(source: Source, mut items: Vec<Diagnostic>) -> Diagnostics {
@@ -195,12 +198,19 @@ impl Diagnostics {
         Diagnostics { source, items }
     }
 
-    /// The messages drawn with the source's lines; with colours for a terminal.
+    /// The messages drawn with the source's lines; with colours for a terminal. A message about a line too long to be
+    /// looked at stands without it.
     pub fn render(&self, colour: bool) -> String {
         let mut output = Vec::new();
+        let drawn = ariadne::Source::from(self.source.text.as_str());
         let config = Config::new().with_index_type(IndexType::Byte).with_color(colour);
         let name = self.source.name.as_str();
         for item in &self.items {
+            let places = [Some(item.span), item.related.as_ref().map(|(span, _)| *span)];
+            if places.into_iter().flatten().any(|span| self.source.is_on_a_long_line(span, LONGEST_LINE)) {
+                output.extend_from_slice(format!("Error: {}\n", self.line(item)).as_bytes());
+                continue;
+            }
             let range =
                 |span: Span| (name, span.start as usize..(span.end as usize).max(span.start as usize));
             let mut report = Report::build(ReportKind::Error, range(item.span))
@@ -215,8 +225,7 @@ impl Diagnostics {
             if let Some(hint) = &item.hint {
                 report = report.with_help(hint);
             }
-            let cache = (name, ariadne::Source::from(self.source.text.as_str()));
-            if report.finish().write(cache, &mut output).is_err() {
+            if report.finish().write((name, &drawn), &mut output).is_err() {
                 output.extend_from_slice(self.line(item).as_bytes());
             }
         }

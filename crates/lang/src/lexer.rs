@@ -33,7 +33,9 @@ const SIGNS: &[&str] = &[
 
 /// All tokens of a text, [`TokenKind::End`] last, and what was wrong.
 pub(crate) fn tokens(text: &str) -> (Vec<Token>, Vec<Diagnostic>) {
-    let mut lexer = Lexer { text, bytes: text.as_bytes(), at: 0, diagnostics: Vec::new() };
+    // Some editors mark a UTF-8 file with a byte order mark, which nobody sees.
+    let at = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
+    let mut lexer = Lexer { text, bytes: text.as_bytes(), at, diagnostics: Vec::new() };
     let mut tokens = Vec::with_capacity(text.len() / 3 + 1);
     loop {
         lexer.skip_blank();

@@ -41,4 +41,15 @@ impl Source {
         let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
         (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
     }
+
+    /// Whether a line that a place touches has more than `most` bytes.
+    pub(crate) fn is_on_a_long_line(&self, span: Span, most: usize) -> bool {
+        let bytes = self.text.as_bytes();
+        let first = (span.start as usize).min(bytes.len());
+        let last = (span.end as usize).clamp(first, bytes.len());
+        let start = bytes[..first].iter().rposition(|&byte| byte == b'\n').map_or(0, |newline| newline + 1);
+        let end =
+            bytes[last..].iter().position(|&byte| byte == b'\n').map_or(bytes.len(), |ahead| last + ahead);
+        bytes[start..end].split(|&byte| byte == b'\n').any(|line| line.len() > most)
+    }
 }

@@ -175,3 +175,20 @@ fn a_text_beyond_the_limit_is_refused() {
     let messages = compile("long.fh", &text).expect_err("too long");
     assert!(messages.items[0].message.contains("bytes"));
 }
+
+#[test]
+fn a_line_too_long_to_look_at_is_not_drawn() {
+    let garbage: String = (0..1_000_000u32).map(|at| char::from(33 + (at * at / 7 % 90) as u8)).collect();
+    assert!(answers(&garbage) < Duration::from_secs(10));
+    let text = format!("fn main(x: f32) -> f32 =\n    y{};\n", " + x".repeat(100_000));
+    let messages = compile("long.fh", &text).expect_err("messages");
+    let drawn = messages.render(false);
+    assert!(drawn.contains("long.fh:2:"), "{drawn}");
+    assert!(drawn.len() < 10_000, "{} bytes", drawn.len());
+}
+
+#[test]
+fn a_byte_order_mark_at_the_beginning_is_no_part_of_a_program() {
+    assert!(compile("marked.fh", "\u{feff}fn main(x: f32) -> f32 = x;").is_ok());
+    assert!(compile("marked.fh", "fn main(x: f32) -> f32 = \u{feff}x;").is_err());
+}
