@@ -17,7 +17,7 @@ use super::served::delta;
 use super::threads::{PerThread, ThreadScratch};
 use super::unit::SetIndex;
 use super::view::{Base, View};
-use crate::bytecode::{LocalRow, Outer, Slot, Trap};
+use crate::bytecode::{LocalRow, Outer, Read, Slot, Trap, TrapKind};
 use crate::features::Isa;
 use crate::kernels::views::ViewError;
 use crate::pool::Pool;
@@ -74,7 +74,18 @@ fn general(nanoseconds: usize) -> Work {
 /// A program's trap as the user sees it.
 pub(super) fn trap_error(graph: &Graph, trap: &Trap) -> DeviceError {
     let origin = &graph.node(trap.node).origin;
-    DeviceError::Trap { origin: origin.name.clone(), span: origin.span, why: trap.kind.to_string() }
+    let why = match trap.kind {
+        // The program's reader knows the array by its name, not by its number in the graph.
+        TrapKind::Index { what, axis, index, low, high } => {
+            let name = match what {
+                Read::Node(node) => &graph.node(node).origin.name,
+                Read::History(history) => &graph.histories()[history.index()].key,
+            };
+            format!("index {index} is outside {low}..{high} of axis {axis} of `{name}`")
+        }
+        kind => kind.to_string(),
+    };
+    DeviceError::Trap { origin: origin.name.clone(), span: origin.span, why }
 }
 
 /// A kernel was given memory that does not fit: a mistake of lowering, told instead of trusted.
