@@ -81,6 +81,19 @@ const HEAD: Field = Field::plain("head", "lm_head.weight", "output.weight");
 const HIDDEN: Key = key("hidden_size", "embedding_length");
 const WIDTH: Key = key("intermediate_size", "feed_forward_length");
 
+/// What `hidden_act` may be where a program says `silu`.
+pub(crate) const SILU: &[&str] = &["silu", "swish"];
+
+/// Refuses a model whose feed-forward blocks use another function than the program's. GGUF files do not tell it.
+pub(crate) fn activation(config: Config<'_>, key: &'static str, wanted: &[&str]) -> Result<(), ModelError> {
+    match config {
+        Config::Json(json) if json.get(key).is_some_and(|found| !wanted.iter().any(|name| found == name)) => {
+            Err(json.senseless(key, wanted.join(" or ")))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Sizes of the attention, the embedding, the last norm and the output head.
 pub(crate) fn frame(mapper: &mut Mapper<'_>, norm: Field, tied: bool) -> Result<(), ModelError> {
     let config = mapper.config();
@@ -143,6 +156,7 @@ fn every_layer(
     lists: &[&[Field]],
     theta: f64,
 ) -> Result<Vec<(String, String)>, ModelError> {
+    activation(mapper.config(), "hidden_act", SILU)?;
     frame(mapper, PLAIN_NORM, false)?;
     let rope = head_rope(mapper, Kind::all(theta))?;
     mapper.number("rope_scale", rope.scale);
@@ -199,6 +213,7 @@ fn qwen3_moe(mapper: &mut Mapper<'_>) -> Result<(), ModelError> {
 
 fn gemma3(mapper: &mut Mapper<'_>) -> Result<(), ModelError> {
     let config = mapper.config();
+    activation(config, "hidden_activation", &["gelu_pytorch_tanh"])?;
     frame(mapper, CENTRED_NORM, true)?;
     let count = layer_count(mapper)?;
     mapper.dim("L", count);

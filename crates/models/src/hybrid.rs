@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::architecture::Architecture;
 use crate::config::{Config, Key, key};
-use crate::dense::{CENTRED_NORM, FEED_FORWARD, frame, layer_count, layer_types};
+use crate::dense::{CENTRED_NORM, FEED_FORWARD, SILU, activation, frame, layer_count, layer_types};
 use crate::error::ModelError;
 use crate::experts::experts;
 use crate::mapper::Mapper;
@@ -122,6 +122,7 @@ fn qwen3_next(mapper: &mut Mapper<'_>) -> Result<(), ModelError> {
 }
 
 fn layers(mapper: &mut Mapper<'_>, member: Member) -> Result<Arc<[f32]>, ModelError> {
+    activation(mapper.config(), "hidden_act", SILU)?;
     frame(mapper, CENTRED_NORM, false)?;
     delta_sizes(mapper)?;
     let inv_freq = head_rope(mapper, Kind::all(10_000_000.0))?.inv_freq;

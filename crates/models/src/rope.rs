@@ -119,10 +119,18 @@ fn rotated(config: Json<'_>, section: &str, head_dim: usize) -> Result<usize, Mo
 
 /// Reads the rotary positions of one section for `rotated` values of a head.
 fn rope(config: Json<'_>, section: &str, rotated: usize, default_theta: f64) -> Result<Rope, ModelError> {
+    for part in [section.split('.').next().unwrap_or(section), "rope_scaling"] {
+        if config.get(part).is_some_and(|value| !value.is_object()) {
+            return Err(config.senseless(part, "an object"));
+        }
+    }
     let section = Section { config, section };
     let theta = match section.key("rope_theta") {
         Some(_) => section.positive("rope_theta")?,
-        None => config.number_or("rope_theta", default_theta)?,
+        None => match config.number_or("rope_theta", default_theta)? {
+            theta if theta > 0.0 => theta,
+            _ => return Err(config.senseless("rope_theta", "a number above zero")),
+        },
     };
     let kind = ["rope_type", "type"]
         .iter()
@@ -245,5 +253,20 @@ mod tests {
         let slowest = 10_000f64.powf(-62.0 / 64.0) / 4.0;
         assert!((f64::from(rope.inv_freq[31]) / slowest - 1.0).abs() < 1e-6);
         assert!((rope.scale - (0.1 * 4f64.ln() + 1.0)).abs() < 1e-12);
+    }
+
+    #[test]
+    fn what_turns_nothing_sensible_is_refused() {
+        for text in [
+            r#"{"rope_theta": 0}"#,
+            r#"{"rope_theta": -1.0}"#,
+            r#"{"rope_parameters": {"rope_theta": 0}}"#,
+            r#"{"rope_parameters": []}"#,
+            r#"{"rope_scaling": 7}"#,
+            r#"{"rope_scaling": {"type": "magic"}}"#,
+        ] {
+            let value = serde_json::from_str(text).unwrap();
+            assert!(rope(Json::of(&value), "rope_parameters", 8, 10_000.0).is_err(), "{text}");
+        }
     }
 }
