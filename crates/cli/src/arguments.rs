@@ -70,9 +70,9 @@ Examples:
   fiddlehead run --raw \"<|im_start|>user\"     # the text as it stands, special tokens meant";
 
 const EXEC_EXAMPLES: &str =
-    "An input is a .npy file, a number (for a scalar), or random:SEED: f32 values of the
-standard normal distribution, i32 and id values from 0 to 15, bools, all decided by SEED and the
-input's name. Sizes are solved from the shapes of the files; --dim gives those that no file tells.
+    "An input is a .npy file, a number, true or false (for a scalar), or random:SEED: f32
+values of the standard normal distribution, i32 and id values from 0 to 15, bools, all decided by
+SEED and the input's name. Sizes are solved from the shapes of the files; --dim gives those that no file tells.
 NumPy's f64 and i64 are read as f32 and i32 when the values fit.
 
 Examples:
@@ -203,7 +203,7 @@ pub struct ExecArguments {
     /// The value of a size
     #[arg(long, value_name = "NAME=NUMBER", value_parser = dim)]
     pub dim: Vec<(String, i64)>,
-    /// An input: NAME=file.npy, NAME=NUMBER or NAME=random:SEED
+    /// An input: NAME=file.npy, NAME=NUMBER, NAME=true, NAME=false or NAME=random:SEED
     #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
     pub input: Vec<(String, String)>,
     /// Where the result goes, as .npy

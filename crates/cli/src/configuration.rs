@@ -14,6 +14,7 @@ use toml::{Table, Value};
 
 use crate::arguments::Arguments;
 use crate::failure::{self, usage};
+use crate::files;
 
 /// Flags that make no sense in a file.
 const NOT_IN_A_FILE: [&str; 3] = ["config", "help", "version"];
@@ -38,8 +39,10 @@ pub fn arguments(line: Vec<OsString>) -> Result<Arguments> {
 }
 
 fn flags_of_file(path: &Path, name: &str, given: &ArgMatches) -> Result<Vec<OsString>> {
-    let text =
-        std::fs::read_to_string(path).map_err(|error| usage(format!("{}: {error}", path.display())))?;
+    let bad = |why: String| usage(format!("{}: {why}", path.display()));
+    let bytes = files::read_text(path).map_err(|error| bad(error.to_string()))?;
+    let text = String::from_utf8(bytes)
+        .map_err(|error| bad(format!("byte {} is no UTF-8 text", error.utf8_error().valid_up_to())))?;
     let table: Table = toml::from_str(&text)
         .map_err(|error| usage(format!("{}: {}", path.display(), error.to_string().trim_end())))?;
     let everything = Arguments::command();
@@ -58,7 +61,7 @@ fn flags_of_file(path: &Path, name: &str, given: &ArgMatches) -> Result<Vec<OsSt
         };
         if given.value_source(&id) != Some(ValueSource::CommandLine) {
             push(&mut flags, key, value).map_err(|wanted| {
-                usage(format!("{}: `{key}` is a {}; {wanted} is wanted", path.display(), value.type_str()))
+                usage(format!("{}: `{key}` is {}; {wanted} is wanted", path.display(), described(value)))
             })?;
         }
     }
@@ -77,6 +80,16 @@ fn flag_names(command: &Command) -> impl Iterator<Item = &str> {
 fn flag(command: &Command, key: &str) -> Option<String> {
     let argument = command.get_arguments().find(|argument| argument.get_long() == Some(key))?;
     in_file(key).then(|| argument.get_id().to_string())
+}
+
+/// What a value that cannot be taken is.
+fn described(value: &Value) -> &'static str {
+    match value {
+        Value::Array(_) => "a list of other things",
+        Value::Table(_) => "a table of other things",
+        Value::Datetime(_) => "a date or a time",
+        Value::String(_) | Value::Integer(_) | Value::Float(_) | Value::Boolean(_) => "a single value",
+    }
 }
 
 /// The flag of a key, once for each of its values.

@@ -6,14 +6,14 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, bail};
 use fiddlehead_engine::{Function, NamedArray, compile};
-use fiddlehead_graph::{Element, Input};
+use fiddlehead_graph::{Element, Graph, Input};
 use fiddlehead_plan::Values;
 
 use crate::arguments::ExecArguments;
 use crate::failure::usage;
 use crate::npy::{self, Array};
 use crate::random::Random;
-use crate::{device, output};
+use crate::{device, files, output};
 
 /// The function that runs.
 const MAIN: &str = "main";
@@ -28,6 +28,7 @@ const SHOWN: usize = 8;
 enum Given {
     File(PathBuf, Array),
     Number(f64),
+    Truth(bool),
     Random(u64),
 }
 
@@ -44,6 +45,13 @@ pub fn exec(arguments: &ExecArguments) -> Result<ExitCode> {
         .collect::<Result<BTreeMap<_, _>>>()?;
     let shapes = given.iter().filter_map(|(name, given)| Some((name.clone(), shape(given)?))).collect();
     let function = Function::prepare(&program, MAIN, &shapes, &sizes)?;
+    if is_step(function.graph()) {
+        return Err(usage(format!(
+            "`{MAIN}` of {} is a step: it runs at every token of a model, on what the tokens before it left; exec runs \
+             a plain `fn {MAIN}`, such as one that calls the step in a `scan`",
+            arguments.program.display()
+        )));
+    }
     let known: Vec<&str> = function.inputs().iter().map(|input| input.name.as_str()).collect();
     if let Some(name) = given.keys().find(|name| !known.contains(&name.as_str())) {
         let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
@@ -67,12 +75,18 @@ pub fn exec(arguments: &ExecArguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+fn is_step(graph: &Graph) -> bool {
+    graph.inputs().iter().any(|input| input.per_node)
+        || !graph.states().is_empty()
+        || !graph.histories().is_empty()
+}
+
 /// The text of a program.
 ///
 /// # Errors
 /// When the file cannot be read, or is no text.
 pub fn read_program(path: &Path) -> Result<String> {
-    let text = std::fs::read(path).with_context(|| path.display().to_string())?;
+    let text = files::read_text(path).with_context(|| path.display().to_string())?;
     String::from_utf8(text).map_err(|error| {
         let valid = error.utf8_error().valid_up_to();
         anyhow!("{}: byte {valid} is no UTF-8 text; is it a program?", path.display())
@@ -105,7 +119,11 @@ fn read_input(name: &str, value: &str) -> Result<Given> {
     if let Ok(number) = value.parse::<f64>() {
         return Ok(Given::Number(number));
     }
-    let file = std::fs::read(value).with_context(|| format!("input `{name}`: {value}"))?;
+    if let Ok(truth) = value.parse::<bool>() {
+        return Ok(Given::Truth(truth));
+    }
+    let file = files::read_if_it_begins(Path::new(value), npy::MAGIC)
+        .with_context(|| format!("input `{name}`: {value}"))?;
     let array = Array::read(&file).map_err(|why| anyhow!("input `{name}`: {value}: {why}"))?;
     Ok(Given::File(value.into(), array))
 }
@@ -113,7 +131,7 @@ fn read_input(name: &str, value: &str) -> Result<Given> {
 fn shape(given: &Given) -> Option<Vec<usize>> {
     match given {
         Given::File(_, array) => Some(array.shape.clone()),
-        Given::Number(_) => Some(Vec::new()),
+        Given::Number(_) | Given::Truth(_) => Some(Vec::new()),
         Given::Random(_) => None,
     }
 }
@@ -129,6 +147,10 @@ fn values(input: &Input, given: Option<&Given>) -> Result<Values> {
             array.values(input.element).map_err(|why| anyhow!("input `{name}`: {}: {why}", path.display()))
         }
         Some(Given::Number(number)) => scalar(input, *number),
+        Some(Given::Truth(truth)) => match input.element {
+            Element::Bool => Ok(Values::Bool(vec![*truth])),
+            element => bail!("input `{name}`: {truth} is no {}", element_text(element)),
+        },
         Some(Given::Random(seed)) => random(input, *seed),
     }
 }

@@ -12,6 +12,7 @@ mod embedded;
 mod exec;
 mod explain;
 mod failure;
+mod files;
 mod interrupt;
 mod memory;
 mod npy;

@@ -5,7 +5,8 @@
 use fiddlehead_graph::Element;
 use fiddlehead_plan::Values;
 
-const MAGIC: &[u8] = b"\x93NUMPY";
+/// What every `.npy` file begins with.
+pub const MAGIC: &[u8] = b"\x93NUMPY";
 
 /// An array of a file.
 #[derive(Clone, Debug, PartialEq)]

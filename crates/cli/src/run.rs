@@ -1,18 +1,18 @@
 //! `fiddlehead run`: one answer, or a chat.
 
-use std::io::{IsTerminal, Read};
+use std::io::IsTerminal;
 use std::ops::ControlFlow;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use fiddlehead_engine::{FinishReason, Generation, Generator, Model, Request, SamplingError};
 use fiddlehead_text::ChatRequest;
 use serde_json::json;
 
 use crate::arguments::{RunArguments, SamplingArguments};
 use crate::failure::{INTERRUPTED, usage};
-use crate::{chat, device, interrupt, output, statistics};
+use crate::{chat, device, files, interrupt, output, statistics};
 
 /// Answers the prompt, or chats when there is none and somebody sits at the terminal.
 ///
@@ -83,11 +83,12 @@ pub fn stream(
 }
 
 fn standard_input() -> Result<String> {
-    let mut text = String::new();
-    std::io::stdin()
-        .lock()
-        .read_to_string(&mut text)
-        .context("the prompt cannot be read from standard input")?;
+    let unread = "the prompt cannot be read from standard input";
+    let bytes = files::text_of(std::io::stdin().lock()).context(unread)?;
+    let text = String::from_utf8(bytes).map_err(|error| {
+        let valid = error.utf8_error().valid_up_to();
+        anyhow!("{unread}: byte {valid} is no UTF-8 text")
+    })?;
     let without_end = text.strip_suffix('\n').unwrap_or(&text);
     Ok(without_end.strip_suffix('\r').unwrap_or(without_end).to_owned())
 }

@@ -60,3 +60,8 @@ fn a_huge_prompt() {
     let words = "the lantern ".repeat(40_000);
     fiddlehead_reading(words.as_bytes(), &["run"]).failed(1, &["tokens", "context holds 4096", "--context"]);
 }
+
+#[test]
+fn a_prompt_without_an_end() {
+    fiddlehead_reading(&vec![b'y'; 17 << 20], &["run"]).failed(1, &["standard input", "16 MiB"]);
+}

@@ -118,6 +118,48 @@ fn inputs_that_do_not_fit() {
 }
 
 #[test]
+fn truth_values_are_given_as_words() {
+    let folder = Folder::new();
+    let program = folder.text("choose.fh", "fn main(b: bool, x: f32) -> f32 = if b { x } else { 0.0 - x };");
+    let run = |b: &str, x: &str| fiddlehead(&["exec", &program, "--input", b, "--input", x]);
+    assert_eq!(run("b=true", "x=2").succeeded(), "result: f32 = 2\n");
+    assert_eq!(run("b=false", "x=2").succeeded(), "result: f32 = -2\n");
+    run("b=true", "x=true").failed(1, &["`x`", "true is no f32"]);
+    run("b=1", "x=1").failed(1, &["`b`", "1 is no bool"]);
+}
+
+#[test]
+fn a_step_is_not_run_alone() {
+    let folder = Folder::new();
+    let text = "step fn main(x: f32) -> f32 { state s: f32 = 0.0; s' = s + x; s' }";
+    let program = folder.text("step.fh", text);
+    fiddlehead(&["exec", &program, "--input", "x=1"]).failed(2, &["step.fh", "is a step", "scan"]);
+}
+
+#[test]
+fn sizes_that_make_no_sense_are_told_with_their_place() {
+    let folder = Folder::new();
+    let run = |name: &str, text: &str, dim: &str| {
+        fiddlehead(&["exec", &folder.text(name, text), "--dim", dim, "--input", "x=random:1"])
+    };
+    let top = "fn main[N](x: f32[N]) -> (f32[8], i32[8]) =\n    top[8](x);";
+    run("top.fh", top, "N=3").failed(1, &["top.fh:2:5", "top[8]", "3 elements"]);
+    let square = "fn main[N](x: f32) -> f32[N, N, N] = each[i in N, j in N, k in N] x;";
+    run("cube.fh", square, "N=2147483647").failed(1, &["cube.fh:1:", "too many elements"]);
+    run("large.fh", square, "N=2000").failed(1, &["main", "more elements than memory can hold"]);
+}
+
+#[cfg(unix)]
+#[test]
+fn files_without_an_end_are_refused() {
+    let folder = Folder::new();
+    let program = folder.text("id.fh", "fn main[N](x: f32[N]) -> f32[N] = x;");
+    fiddlehead(&["exec", "/dev/zero"]).failed(1, &["/dev/zero", "16 MiB"]);
+    fiddlehead(&["exec", &program, "--input", "x=/dev/zero"]).failed(1, &["/dev/zero", ".npy"]);
+    fiddlehead(&["run", "--config", "/dev/zero", "Hello."]).failed(2, &["/dev/zero", "16 MiB"]);
+}
+
+#[test]
 fn programs_that_are_wrong() {
     let folder = Folder::new();
     let run = |name: &str, text: &str| fiddlehead(&["exec", &folder.text(name, text)]);
@@ -139,7 +181,7 @@ fn a_trap_names_the_programs_line() {
     let x = format!("x={}", folder.array("x.npy", &[3], &[1.0, 2.0, 4.0]));
     let run = |at: &str| fiddlehead(&["exec", &program, "--input", &x, "--input", at]);
     assert_eq!(run("at=0").succeeded(), "result: f32[3] = 1, 2, 4\n");
-    run("at=1").failed(1, &["trap.fh:2:5", "index 3"]);
+    run("at=1").failed(1, &["trap.fh:2:5", "index 3", "axis 0 of `x`"]);
     run("at=-1").failed(1, &["trap.fh:2:5", "index -1"]);
     run("at=1.5").failed(1, &["`at`", "1.5", "i32"]);
 }

@@ -72,6 +72,7 @@ fn configurations_that_do_not_fit() {
         ("\"qwen3_5_text\"", "\"mystery\"", &["mystery", "qwen3_5"][..]),
         ("\"hidden_size\": 256", "\"hidden_size\": 128", &["tensor", "shape"]),
         ("\"hidden_size\": 256", "\"hidden_size\": \"wide\"", &["hidden_size", "wide"]),
+        ("\"hidden_act\": \"silu\"", "\"hidden_act\": \"relu\"", &["hidden_act", "relu", "silu"]),
         ("\"vocab_size\": 1600,", "", &["vocab_size"]),
         ("{", "[", &["config.json"]),
     ] {
