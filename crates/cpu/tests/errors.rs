@@ -8,7 +8,7 @@ use fiddlehead_forest::{Forest, SessionId};
 use fiddlehead_graph::builder::GraphBuilder;
 use fiddlehead_graph::{Compute, Element, Expr, Graph, Input, ModelGraph, Origin, Param, Permissions, Range};
 use fiddlehead_oracle::random::{Motif, RandomProgram};
-use fiddlehead_plan::{Device, DeviceError, Executor, LoadOptions, Values, Weights};
+use fiddlehead_plan::{Device, DeviceError, Executor, LoadOptions, Numerics, Values, Weights};
 use fiddlehead_storage::Tensor;
 use std::sync::Arc;
 
@@ -132,6 +132,9 @@ fn weights_and_options_are_checked() {
     assert!(load(Weights::from([("table".to_string(), narrow)]), &[]).contains("[4, 2]"));
     assert!(load(weights(), &[("attention", "magic")]).contains("no candidate `magic`"));
     assert!(load(weights(), &[("everything", "off")]).contains("no family"));
+    let strict = LoadOptions { numerics: Numerics::Strict, ..options(&[("recurrence", "block")]) };
+    let error = device.explain(&lookup(), &strict).expect_err("two roundings").to_string();
+    assert!(error.contains("strict"), "{error}");
     assert_eq!(load(weights(), &[("attention", "pages"), ("recurrence", "block")]), "");
 }
 

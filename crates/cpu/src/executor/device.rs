@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use fiddlehead_graph::{Element, Graph, Input, ModelGraph, Output};
 use fiddlehead_plan::{
-    Device, DeviceError, DeviceFacts, Executor, Family, LoadOptions, PlanReport, Policy, Values, Weights,
+    Choice, Device, DeviceError, DeviceFacts, Executor, Family, LoadOptions, Numerics, PlanReport, Policy,
+    Values, Weights,
 };
 
 use super::explain;
@@ -50,7 +51,18 @@ impl CpuDevice {
     }
 
     fn policy(options: &LoadOptions) -> Result<Policy, DeviceError> {
-        Policy::parse(&options.dispatch, known_candidate)
+        let policy = Policy::parse(&options.dispatch, known_candidate)?;
+        // The block form rounds prompts otherwise than generated tokens, which is what strict forbids.
+        if options.numerics == Numerics::Strict
+            && *policy.of(Family::Recurrence) == Choice::Named("block".into())
+        {
+            return Err(DeviceError::Option(
+                "recurrence=block computes prompts and generated tokens apart, which strict numerics forbids; use \
+                 recurrence=serial or another contract"
+                    .into(),
+            ));
+        }
+        Ok(policy)
     }
 }
 
