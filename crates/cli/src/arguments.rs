@@ -41,6 +41,9 @@ pub enum Command {
     /// Show the graph of a program or a model, its sites, what was refused and why, and the plan
     #[command(after_help = EXPLAIN_EXAMPLES)]
     Explain(ExplainArguments),
+    /// Show what a model's files hold, whether they can be served, and how much memory that takes
+    #[command(after_help = INSPECT_EXAMPLES)]
+    Inspect(InspectArguments),
     /// Measure how fast a model reads prompts and generates
     #[command(after_help = BENCH_EXAMPLES)]
     Bench(BenchArguments),
@@ -64,6 +67,7 @@ from the model's generation_config.json.
 Examples:
   fiddlehead run \"Write a story about a brave fox named Tim who finds a lantern.\"
   fiddlehead run --model ~/models/Qwen3.5-0.8B --system \"Be brief.\" \"What is a fern?\"
+  fiddlehead run --model ~/models/SmolLM2-135M-Instruct.Q4_1.gguf \"What is a fern?\"
   fiddlehead run --temperature 0 --max-tokens 64 --json \"Tell me a story.\"
   echo \"Tell me a story.\" | fiddlehead run --seed 7 --stop \"The end\"
   fiddlehead run --config quiet.toml          # temperature = 0.2, stop = [\"The end\"], ...
@@ -88,6 +92,14 @@ const EXPLAIN_EXAMPLES: &str = "Examples:
   fiddlehead explain product.fh --dim M=64 --dim N=64 --dim K=64 --svg product.svg
   fiddlehead explain --model ~/models/Qwen3.5-0.8B --step main
   fiddlehead explain --embedded --step main --svg stories.svg";
+
+const INSPECT_EXAMPLES: &str =
+    "Nothing is loaded: only the files are looked at. A model that cannot be served is shown with the reason.
+
+Examples:
+  fiddlehead inspect ~/models/SmolLM2-135M-Instruct.Q4_1.gguf
+  fiddlehead inspect --context 32768 ~/models/Qwen3.5-0.8B
+  fiddlehead inspect                          # the model that is built in";
 
 const BENCH_EXAMPLES: &str =
     "Prompts are random tokens, as llama-bench has it; a warm-up comes first, and prompts and
@@ -130,7 +142,8 @@ pub struct RunArguments {
 
 #[derive(Debug, Args)]
 pub struct ModelArguments {
-    /// A safetensors model: its folder, its file, or its index. The built-in model when absent
+    /// A GGUF file, or a safetensors model: its folder, its file, or its index. The built-in model when
+    /// absent
     #[arg(long, value_name = "PATH", value_hint = ValueHint::AnyPath)]
     pub model: Option<PathBuf>,
     /// The longest path of a session in tokens, prompt and answer together [default: what the model was
@@ -220,7 +233,7 @@ pub struct ExplainArguments {
     /// The program; its `fn main` or `step fn main` is explained
     #[arg(value_hint = ValueHint::FilePath, required_unless_present_any = ["model", "embedded"])]
     pub program: Option<PathBuf>,
-    /// A safetensors model
+    /// A GGUF file or a safetensors model
     #[arg(long, value_name = "PATH", value_hint = ValueHint::AnyPath, conflicts_with = "program")]
     pub model: Option<PathBuf>,
     /// The model that is built in
@@ -237,6 +250,19 @@ pub struct ExplainArguments {
     pub svg: Option<PathBuf>,
     #[command(flatten)]
     pub device: DeviceArguments,
+    #[command(flatten)]
+    pub configuration: ConfigurationArguments,
+}
+
+#[derive(Debug, Args)]
+pub struct InspectArguments {
+    /// A GGUF file, a safetensors file, its index, or the folder of a model. The built-in model when absent
+    #[arg(value_name = "PATH", value_hint = ValueHint::AnyPath)]
+    pub model: Option<PathBuf>,
+    /// The tokens of a session that the memory is told for [default: what the model was made for, at
+    /// most 8192]
+    #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(1..=1 << 30))]
+    pub context: Option<u32>,
     #[command(flatten)]
     pub configuration: ConfigurationArguments,
 }

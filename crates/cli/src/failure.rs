@@ -47,7 +47,7 @@ pub fn report(error: &Error) -> ExitCode {
 }
 
 /// The error and its causes in one line; a cause that the words before it hold already is not said again.
-fn message(error: &Error) -> String {
+pub fn message(error: &Error) -> String {
     let mut message = String::new();
     for cause in error.chain() {
         let text = cause.to_string();

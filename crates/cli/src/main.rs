@@ -13,6 +13,7 @@ mod exec;
 mod explain;
 mod failure;
 mod files;
+mod inspect;
 mod interrupt;
 mod memory;
 mod npy;
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
         Command::Run(arguments) => run::run(&arguments),
         Command::Exec(arguments) => exec::exec(&arguments),
         Command::Explain(arguments) => explain::explain(&arguments),
+        Command::Inspect(arguments) => inspect::inspect(&arguments),
         Command::Bench(arguments) => bench::bench(&arguments),
         Command::Completions { shell } => reference::completions(shell),
         Command::Reference => reference::print(),

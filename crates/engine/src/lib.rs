@@ -10,10 +10,13 @@
 //! never depends on the batch.
 
 mod chunks;
+mod companions;
 mod counts;
 mod defaults;
 mod error;
 mod generate;
+mod gguf;
+mod inspect;
 mod load;
 mod model;
 mod noise;
@@ -29,6 +32,7 @@ pub use counts::PathCounts;
 pub use defaults::Defaults;
 pub use error::{EngineError, SamplingError};
 pub use generate::{FinishReason, Generation, GenerationTimings, Generator, Request};
+pub use inspect::{Inspection, MemoryEstimate, Serving, TensorEntry, inspect};
 pub use load::{ModelOptions, ModelSource, Prepared};
 pub use model::{LoadTimings, Model, ModelParts};
 pub use program::{Function, NamedArray, compile};

@@ -4,16 +4,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use fiddlehead_checkpoint::{Checkpoint, Description};
+use fiddlehead_checkpoint::Checkpoint;
 use fiddlehead_graph::ModelGraph;
 use fiddlehead_graph::lower::lower_model;
 use fiddlehead_graph::rewrite::optimise;
 use fiddlehead_plan::{Device, LoadOptions, Weights};
-use fiddlehead_text::{ChatTemplate, Tokenizer, end_tokens};
-use serde_json::Value;
 
+use crate::companions::Companions;
 use crate::program::compile;
-use crate::{Defaults, EngineError, LoadTimings, Model, ModelParts};
+use crate::{EngineError, LoadTimings, Model, ModelParts};
 
 /// The longest path when nothing is said: longer ones cost memory that few need.
 const LONGEST_UNASKED: usize = 8192;
@@ -21,7 +20,7 @@ const LONGEST_UNASKED: usize = 8192;
 /// Where a model is.
 #[derive(Clone, Copy, Debug)]
 pub enum ModelSource<'a> {
-    /// A folder, a weight file or an index.
+    /// A GGUF file, a folder, a safetensors file or an index.
     Path(&'a Path),
     /// In the program itself.
     Embedded {
@@ -30,6 +29,16 @@ pub enum ModelSource<'a> {
         /// Its small files by name.
         companions: &'static [(&'static str, &'static [u8])],
     },
+}
+
+impl ModelSource<'_> {
+    /// Opens its files.
+    pub(crate) fn open(self) -> Result<Checkpoint, EngineError> {
+        Ok(match self {
+            ModelSource::Path(path) => Checkpoint::open(path)?,
+            ModelSource::Embedded { weights, companions } => Checkpoint::embedded(weights, companions)?,
+        })
+    }
 }
 
 /// What a user chose about loading.
@@ -53,16 +62,11 @@ impl Model {
         options: &ModelOptions,
     ) -> Result<Model, EngineError> {
         let started = Instant::now();
-        let checkpoint = match source {
-            ModelSource::Path(path) => Checkpoint::open(path)?,
-            ModelSource::Embedded { weights, companions } => Checkpoint::embedded(weights, companions)?,
-        };
+        let checkpoint = source.open()?;
+        let prepared = Prepared::new(&checkpoint)?;
         let companions = Companions::read(&checkpoint)?;
-        let Prepared { graphs, weights, trained_context, mut plan_seconds } = Prepared::new(&checkpoint)?;
-        let context = options.context.unwrap_or(match trained_context {
-            0 => LONGEST_UNASKED,
-            trained => trained.min(LONGEST_UNASKED),
-        });
+        let context = options.context.unwrap_or(prepared.usual_context());
+        let Prepared { graphs, weights, trained_context, mut plan_seconds } = prepared;
         let planning = Instant::now();
         let load = LoadOptions { context, ..options.load.clone() };
         let executor = device.load(Arc::new(graphs), weights, load)?;
@@ -110,36 +114,11 @@ impl Prepared {
         let weights = fiddlehead_models::fit(&bound, &graphs)?;
         Ok(Prepared { graphs, weights, trained_context: bound.context, plan_seconds })
     }
-}
-
-/// What the small files say.
-struct Companions {
-    tokenizer: Tokenizer,
-    template: Option<ChatTemplate>,
-    ends: Vec<u32>,
-    defaults: Defaults,
-}
-
-impl Companions {
-    fn read(checkpoint: &Checkpoint) -> Result<Companions, EngineError> {
-        let files = checkpoint.companions();
-        let advice = "a model needs its tokenizer beside its weights; download the whole folder";
-        let tokenizer = Tokenizer::from_json(&files.require("tokenizer.json", advice)?)?;
-        let tokenizer_config = files.read_object("tokenizer_config.json")?;
-        let template_file = files.read("chat_template.jinja")?;
-        let template_file = template_file.as_deref().map(String::from_utf8_lossy);
-        let template = ChatTemplate::from_config(
-            tokenizer_config.as_ref().unwrap_or(&Value::Null),
-            template_file.as_deref(),
-        )?;
-        let (config, generation) = match checkpoint.description() {
-            Description::HuggingFace { config, generation_config } => (config, generation_config.as_ref()),
-            Description::Gguf(_) => (&Value::Null, None),
-        };
-        let ends = end_tokens(&tokenizer, generation, tokenizer_config.as_ref(), config);
-        let place = format!("{}: generation_config.json", files.place());
-        let defaults =
-            generation.map_or(Ok(Defaults::default()), |json| Defaults::from_json(json, &place))?;
-        Ok(Companions { tokenizer, template, ends, defaults })
+    /// The longest path in tokens when nothing else is asked for.
+    pub fn usual_context(&self) -> usize {
+        match self.trained_context {
+            0 => LONGEST_UNASKED,
+            trained => trained.min(LONGEST_UNASKED),
+        }
     }
 }

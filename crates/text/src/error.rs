@@ -10,6 +10,12 @@ pub enum TextError {
         /// What is wrong.
         reason: String,
     },
+    /// The parts of a tokenizer do not make one.
+    #[error("the tokenizer in the file cannot be used: {reason}")]
+    BadVocabulary {
+        /// What is wrong.
+        reason: String,
+    },
     /// The tokenizer's decoder is of a kind that cannot be undone token by token.
     #[error("tokenizer.json has the decoder `{decoder}`, which is not supported")]
     UnsupportedDecoder {

@@ -48,6 +48,15 @@ impl Tokenizer {
         let pipeline = catch_unwind(AssertUnwindSafe(|| tokenizers::Tokenizer::from_bytes(json)))
             .map_err(|_| bad("a part of it is malformed".to_owned()))?
             .map_err(|error| bad(error.to_string()))?;
+        Tokenizer::from_pipeline(pipeline)
+    }
+
+    /// A tokenizer around the library's own.
+    ///
+    /// # Errors
+    /// When its decoder cannot be undone token by token, or its ids are absurd.
+    pub(crate) fn from_pipeline(pipeline: tokenizers::Tokenizer) -> Result<Tokenizer, TextError> {
+        let bad = |reason: String| TextError::BadTokenizer { reason };
         let decoder = pipeline.get_decoder().map_or(Ok(Value::Null), serde_json::to_value);
         let decoder = TokenDecoder::from_json(&decoder.map_err(|error| bad(error.to_string()))?)?;
         let added = pipeline.get_added_vocabulary().get_added_tokens_decoder();
