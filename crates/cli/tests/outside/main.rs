@@ -5,6 +5,7 @@ mod bench;
 mod configuration;
 mod exec;
 mod explain;
+mod inspect;
 mod models;
 mod run;
 
