@@ -5,6 +5,17 @@ use super::interleave::{Rows, bits, byte, first_of_each, halves, interleave};
 use crate::kernels::blocks::{Decoder, Q4_0, Q4_1, Q4K, Q6K, Q8_0};
 use std::arch::x86_64::*;
 
+/// A loop written out, so that shifts and register choices are constants. Left to the compiler some tiles kept the loop, which
+/// doubled their time (`q4_k`, one row: 27 µs against 14).
+macro_rules! each {
+    ($name:ident in $($value:literal)* => $body:block) => {
+        $({
+            let $name: usize = $value;
+            $body
+        })*
+    };
+}
+
 /// 32 numbers of each of sixteen rows.
 #[derive(Clone, Copy)]
 pub(super) struct Group {
@@ -107,9 +118,9 @@ impl Unpack for Q4K {
             let upper = |from: __m512i| _mm512_slli_epi32::<4>(bits(from, 6, 3));
             let scales = [bits(a, 0, 63), _mm512_or_si512(bits(c, 0, 15), upper(a))];
             let minima = [bits(b, 0, 63), _mm512_or_si512(bits(c, 4, 15), upper(b))];
-            for pair in 0..4 {
+            each!(pair in 0 1 2 3 => {
                 let (first, second) = (interleave(rows, 16 + pair * 32), interleave(rows, 32 + pair * 32));
-                for high in 0..2 {
+                each!(high in 0 1 => {
                     let group = pair * 2 + high;
                     let mut numbers = [_mm512_setzero_si512(); 8];
                     for j in 0..4 {
@@ -119,8 +130,8 @@ impl Unpack for Q4K {
                     let own_scale = _mm512_mul_ps(scale, byte(scales[group / 4], group % 4, false));
                     let offset = _mm512_mul_ps(minimum, byte(minima[group / 4], group % 4, false));
                     to.put(group, Group { numbers, scales: [own_scale; 2], offsets: [offset; 2] });
-                }
-            }
+                });
+            });
         }
     }
 }
@@ -134,9 +145,9 @@ impl Unpack for Q6K {
             let steps = interleave(rows, 192);
             // The scale is the last two bytes of the block.
             let scale = halves(_mm512_srli_epi32::<16>(interleave(rows, 194)[3]));
-            for half in 0..2 {
+            each!(half in 0 1 => {
                 let upper = [interleave(rows, 128 + half * 32), interleave(rows, 144 + half * 32)];
-                for quarter in 0..4 {
+                each!(quarter in 0 1 2 3 => {
                     let group = half * 4 + quarter;
                     let at = half * 64 + quarter % 2 * 32;
                     let lower = [interleave(rows, at), interleave(rows, at + 16)];
@@ -154,8 +165,8 @@ impl Unpack for Q6K {
                         offsets[side] = _mm512_mul_ps(scales[side], _mm512_set1_ps(-32.0));
                     }
                     to.put(group, Group { numbers, scales, offsets });
-                }
-            }
+                });
+            });
         }
     }
 }

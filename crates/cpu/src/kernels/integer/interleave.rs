@@ -2,8 +2,12 @@
 
 use std::arch::x86_64::*;
 
-/// Addresses of the current block in sixteen weight rows.
-pub(super) type Rows = [*const u8; 16];
+/// The current block in sixteen weight rows: each row's address, and how far into them the block begins. Kept apart, so that
+/// going on is one addition and not sixteen.
+pub(super) struct Rows {
+    pub starts: [*const u8; 16],
+    pub offset: usize,
+}
 
 /// The 16 bytes `offset` into each row: register `j` holds in lane `r` the bytes `4j .. 4j + 4` of row `r`.
 ///
@@ -45,7 +49,7 @@ unsafe fn every_fourth(rows: &Rows, offset: usize) -> [__m512i; 4] {
     unsafe {
         let mut quarters = [_mm512_setzero_si512(); 4];
         for first in 0..4 {
-            let read = |row: usize| _mm_loadu_si128(rows[row].add(offset).cast());
+            let read = |row: usize| _mm_loadu_si128(rows.starts[row].add(rows.offset + offset).cast());
             let mut all = _mm512_castsi128_si512(read(first));
             all = _mm512_inserti32x4::<1>(all, read(first + 4));
             all = _mm512_inserti32x4::<2>(all, read(first + 8));

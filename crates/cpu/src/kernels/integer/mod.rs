@@ -6,7 +6,7 @@
 //! of rows, so a site that takes this candidate takes it for all of them.
 //!
 //! Sixteen weight rows lie side by side in the lanes: their blocks are transposed by fours of bytes as they are read
-//! (`interleave`), so no lanes are ever added, and a scale is one multiplication for sixteen outputs. Up to eight
+//! (`interleave`), so no lanes are ever added, and a scale is one multiplication for sixteen outputs. Up to four
 //! activation rows meet a group straight from registers; more rows meet it from a copy of the unpacked sixteen rows.
 //!
 //! Activations have one scale for each 32 with every format, also those with blocks of 256: a finer scale costs no

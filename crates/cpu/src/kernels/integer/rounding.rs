@@ -112,16 +112,18 @@ impl Kernel for RoundRow<'_> {
             // A magnitude so small that its inverse overflows rounds to nothing.
             let inverse = if inverse.is_finite() { inverse } else { 0.0 };
             let mut rounded = [0f32; GROUP];
+            let mut halves = [0f32; 2];
             for index in 0..GROUP / V::LANES {
                 let x = V::select(V::splat(inverse).equal(V::splat(0.0)), V::splat(0.0), vectors[index]);
-                // SAFETY: as above.
-                unsafe { x.mul(V::splat(inverse)).round().store(rounded.as_mut_ptr().add(index * V::LANES)) };
-            }
-            let mut halves = [0f32; 2];
-            for (at, (number, value)) in numbers.iter_mut().zip(rounded).enumerate() {
-                *number = value as i8;
+                let whole = x.mul(V::splat(inverse)).round();
                 // Whole numbers far below 2^24: exact in any order.
-                halves[at / 16] += value;
+                halves[index * V::LANES / 16] += whole.sum();
+                // SAFETY: as above.
+                unsafe { whole.store(rounded.as_mut_ptr().add(index * V::LANES)) };
+            }
+            for (number, value) in numbers.iter_mut().zip(rounded) {
+                // With 1.5 · 2^23 added, a whole number lies in the lowest bits: cheaper than a saturating conversion.
+                *number = (value + 12_582_912.0).to_bits() as i8;
             }
             let scale = greatest / 127.0 + poison;
             let total = (halves[0] + halves[1]) * scale;
