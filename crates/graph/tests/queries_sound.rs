@@ -86,7 +86,7 @@ fn each_motif() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
     #[test]
     fn mixed_programs(seed in 0u64..1 << 32) {
         let program = RandomProgram::new(seed, Motif::ALL, 6).expect("a valid program");

@@ -140,6 +140,23 @@ impl Writer<'_> {
         }
     }
 
+    /// A gather's index to calculate with: an id as its number.
+    fn whole(&mut self, index: &Expr) -> Expr {
+        let written = self.expr(index);
+        match index.element_in(self.graph, Element::F32) {
+            Element::Id => Expr::unary(Unary::IdToInt, written),
+            _ => written,
+        }
+    }
+
+    /// An index form to calculate with.
+    fn number(&mut self, form: &Affine, axis: &dyn Fn(usize) -> Expr) -> Expr {
+        match form.as_gathered() {
+            Some(gathered) => renumbered(&self.whole(gathered), axis),
+            None => self.affine(form, axis),
+        }
+    }
+
     fn affine(&mut self, form: &Affine, axis: &dyn Fn(usize) -> Expr) -> Expr {
         let mut sum = Expr::Int(form.constant);
         if form.here != 0 {
@@ -156,13 +173,13 @@ impl Writer<'_> {
             let atom = match atom {
                 Atom::Axis(found) => axis(*found),
                 Atom::Quotient(inner, by) => {
-                    Expr::binary(Binary::Divide, self.affine(inner, axis), Expr::Int(*by))
+                    Expr::binary(Binary::Divide, self.number(inner, axis), Expr::Int(*by))
                 }
                 Atom::Remainder(inner, by) => {
-                    Expr::binary(Binary::Remainder, self.affine(inner, axis), Expr::Int(*by))
+                    Expr::binary(Binary::Remainder, self.number(inner, axis), Expr::Int(*by))
                 }
                 Atom::Gathered(expr) => {
-                    let expr = self.expr(expr);
+                    let expr = self.whole(expr);
                     renumbered(&expr, axis)
                 }
             };
@@ -227,11 +244,7 @@ impl Writer<'_> {
         };
         let mut row = walk(&view.rows, view.row_offset);
         if let Some(group) = &view.group {
-            let index = self.expr(&group.index);
-            let index = match index.element_of(self.builder.graph()) {
-                Element::Id => Expr::unary(Unary::IdToInt, index),
-                _ => index,
-            };
+            let index = self.whole(&group.index);
             row = add(row, multiply(index, int(group.rows)));
         }
         let place = add(multiply(row, int(view.weight_row_length)), add(int(view.column_offset), k.clone()));
@@ -244,7 +257,13 @@ impl Writer<'_> {
                 let shape = self.builder.graph().shape(node).expect("a fixed shape");
                 Expr::load(node, unflatten(place, &shape))
             }
-            Source::History(_) => panic!("a history has no flat memory"),
+            Source::History(history) => {
+                let depth = view.activation.depth.as_ref().expect("a history is read at a depth");
+                let depth = Box::new(self.affine(depth, &Expr::Axis));
+                let row = self.graph.histories()[history.index()].row;
+                let shape = self.graph.shape(row).expect("a fixed shape");
+                Expr::History { history: *history, depth, indices: unflatten(place, &shape) }
+            }
         };
         multiply(activation, weight)
     }
@@ -491,21 +510,5 @@ fn replace_accumulator(expr: &Expr, by: &Expr) -> Expr {
     match expr {
         Expr::Accumulator => by.clone(),
         other => other.map_parts(&mut |part| replace_accumulator(part, by)),
-    }
-}
-
-/// The element type of an expression over a graph's nodes.
-trait ElementOf {
-    fn element_of(&self, graph: &Graph) -> Element;
-}
-impl ElementOf for Expr {
-    fn element_of(&self, graph: &Graph) -> Element {
-        match self {
-            Expr::Load { node, .. } => graph.node(*node).element,
-            Expr::History { history, .. } => graph.node(graph.histories()[history.index()].row).element,
-            Expr::Unary(Unary::IntToId, _) | Expr::Id(_) => Element::Id,
-            Expr::Select(_, then, _) => then.element_of(graph),
-            _ => Element::I32,
-        }
     }
 }
