@@ -9,6 +9,7 @@ pub mod dispatch;
 pub mod explain;
 pub mod memory;
 pub mod numerics;
+pub mod order;
 pub mod regime;
 pub mod sizing;
 

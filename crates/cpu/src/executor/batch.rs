@@ -6,8 +6,8 @@ use fiddlehead_plan::DeviceError;
 
 use super::program::{Place, Program};
 use super::session::{CarriedWords, StepSession};
-use super::unit::{RowSet, SetIndex};
 use crate::bytecode::{HistoryRows, Span};
+use fiddlehead_plan::order::{RowSet, SetIndex};
 
 /// The rows of a set.
 #[derive(Debug, Default)]

@@ -7,12 +7,12 @@ use fiddlehead_plan::DeviceError;
 use fiddlehead_storage::Format as StoredFormat;
 
 use super::blocks::readable_in_place;
-use super::facts::state_of;
 use super::lower::{Lowering, weight_slot};
 use super::memory::Words;
 use super::program::{BufferIndex, Place};
-use super::unit::SetIndex;
 use crate::bytecode::{Frame, NoHistories, Scratch, Slot};
+use fiddlehead_plan::order::SetIndex;
+use fiddlehead_plan::order::state_of;
 
 impl Lowering<'_> {
     /// A buffer whose rows can be copied word by word: a weight is decoded.

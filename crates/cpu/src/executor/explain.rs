@@ -6,7 +6,7 @@ use fiddlehead_storage::Tensor;
 
 use super::machine::Machine;
 use super::program::{Group, NodeProgram, Program, RowOp, Step};
-use super::unit::SetIndex;
+use fiddlehead_plan::order::SetIndex;
 
 /// Weights of the declared shapes, all zero: a plan depends on no weight's value.
 pub(super) fn placeholder_weights(graph: &Graph) -> Result<Weights, DeviceError> {

@@ -6,13 +6,13 @@ use fiddlehead_graph::{Graph, NodeId, NodeKind, Range};
 use fiddlehead_plan::{DeviceError, Policy, Weights};
 use fiddlehead_storage::{Format as StoredFormat, Tensor};
 
-use super::facts::Facts;
 use super::program::*;
 use super::scan::ScanStep;
-use super::schedule::{Piece, schedule};
 use super::served::{self, Found};
-use super::unit::{Duty, RowSet, SetIndex, Unit, Units};
 use crate::bytecode::{BlockProgram, Format, Slot, SourceLayout, Strides, row_major_strides};
+use fiddlehead_plan::order::Facts;
+use fiddlehead_plan::order::{Duty, RowSet, SetIndex, Unit, Units};
+use fiddlehead_plan::order::{Piece, schedule};
 
 /// What lowering needs beside the graph.
 #[derive(Clone, Copy)]
@@ -28,7 +28,8 @@ pub(super) fn lower(graph: &Graph, context: Context<'_>) -> Result<Program, Devi
     let found = served::find(graph, context)?;
     let mut facts = Facts::new(&found.graph);
     facts.join_demand(&found.joined(&facts));
-    let units = Units::new(&found, &facts);
+    let definition = |node| found.definition(node);
+    let units = Units::new(&found.graph, &found.served, &definition, &facts);
     let lowering = Lowering {
         program: Program {
             graph: found.graph.clone(),

@@ -16,11 +16,11 @@ use super::served::attend::RowBlock;
 use super::served::contract::ContractTask;
 use super::session::{StateStore, StepSession};
 use super::threads::{PerThread, ThreadScratch};
-use super::unit::SetIndex;
 use super::view::{Base, View};
 use crate::bytecode::{LocalRow, Slot};
 use crate::features::Isa;
 use crate::pool::Pool;
+use fiddlehead_plan::order::SetIndex;
 
 /// An input in somebody's memory, four bytes an element.
 #[derive(Clone, Copy, Debug)]

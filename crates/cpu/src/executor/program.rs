@@ -11,8 +11,8 @@ use super::scan::ScanStep;
 use super::served::attend::AttendStep;
 use super::served::contract::ContractStep;
 use super::served::delta::{DeltaShape, DeltaStep};
-use super::unit::{RowSet, SetIndex};
 use crate::bytecode::{BlockProgram, Outer};
+use fiddlehead_plan::order::{RowSet, SetIndex};
 
 /// A buffer, by its place in [`Program::buffers`]; also the slot of bytecode programs.
 pub(super) type BufferIndex = usize;

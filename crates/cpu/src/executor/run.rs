@@ -15,12 +15,12 @@ use super::served::attend::{self, RowBlock};
 use super::served::contract::{self, ContractTask};
 use super::served::delta;
 use super::threads::{PerThread, ThreadScratch};
-use super::unit::SetIndex;
 use super::view::{Base, View};
 use crate::bytecode::{LocalRow, Outer, Read, Slot, Trap, TrapKind};
 use crate::features::Isa;
 use crate::kernels::views::ViewError;
 use crate::pool::Pool;
+use fiddlehead_plan::order::SetIndex;
 
 /// Nanoseconds of work that a thread should take at a time at least.
 const PART: usize = 2_000;

@@ -15,7 +15,7 @@ use super::machine::{InputWords, Machine, Workshop};
 use super::program::{BufferIndex, Program};
 use super::run::Run;
 use super::session::StepSession;
-use super::unit::SetIndex;
+use fiddlehead_plan::order::SetIndex;
 
 /// Turns of a parallel piece that run at a time.
 const TURNS: usize = 256;

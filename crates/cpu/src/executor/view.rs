@@ -2,8 +2,8 @@
 
 use super::batch::{Batch, SetHistories};
 use super::program::{BufferIndex, Group, Place, Program, RowOp};
-use super::unit::SetIndex;
 use crate::bytecode::{Frame, Scratch, Slot, Trap};
+use fiddlehead_plan::order::SetIndex;
 use std::ops::Range;
 
 /// The address of a buffer and the words from one row to the next; states have an address a row instead.

@@ -10,11 +10,11 @@ use super::{operand_node, within};
 use crate::executor::lower::Lowering;
 use crate::executor::program::{BufferIndex, Program};
 use crate::executor::run::Run;
-use crate::executor::unit::SetIndex;
 use crate::executor::view::View;
 use crate::features::Isa;
 use crate::kernels::attention::{AttentionArguments, HistoryPiece, PieceRows, ScoreTransform, attend};
 use crate::kernels::views::{OutputRows, ViewError};
+use fiddlehead_plan::order::SetIndex;
 
 /// Query heads that share their keys and values and lie at even distances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,11 +11,11 @@ use super::{Served, operand_node, within};
 use crate::executor::lower::Lowering;
 use crate::executor::program::{BufferIndex, Place, Program};
 use crate::executor::run::Run;
-use crate::executor::unit::{Duty, SetIndex};
 use crate::executor::view::View;
 use crate::features::Isa;
 use crate::kernels::contraction::{ContractionScratch, columns_per_task, contract};
 use crate::kernels::views::{ActivationRows, OutputRows, ViewError, WeightView};
+use fiddlehead_plan::order::{Duty, SetIndex};
 use std::ops::Range;
 
 /// One matrix product of a contraction: `result[output + n] = Σ_k activation[input + k] · weight[row + n * step, column + k]`.

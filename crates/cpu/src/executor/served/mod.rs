@@ -22,14 +22,9 @@ use self::attend::AttendSite;
 use self::contract::ContractSite;
 use self::delta::{DeltaShape, DeltaSite};
 use self::extend::Extension;
-use super::facts::{Facts, Joined};
 use super::lower::{Context, Lowering};
 use super::program::Step;
-use super::unit::{Duty, Unit};
-
-/// A served site, by its place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ServedIndex(pub usize);
+use fiddlehead_plan::order::{Duty, Facts, Joined, ServedSite, Unit};
 
 /// A site with the kernel that serves it.
 #[derive(Clone, Debug)]
@@ -39,33 +34,29 @@ pub(super) enum Served {
     Delta(Box<DeltaSite>),
 }
 
-impl Served {
-    /// Nodes that it computes or makes needless.
-    pub(super) fn covers(&self) -> &[NodeId] {
+impl ServedSite for Served {
+    fn covers(&self) -> &[NodeId] {
         match self {
             Served::Contract(site) => std::slice::from_ref(&site.node),
             Served::Attend(site) => &site.covers,
             Served::Delta(site) => &site.covers,
         }
     }
-    /// Nodes whose tensors it leaves.
-    pub(super) fn makes(&self) -> Vec<NodeId> {
+    fn makes(&self) -> Vec<NodeId> {
         match self {
             Served::Contract(site) => vec![site.node],
             Served::Attend(site) => vec![site.node],
             Served::Delta(site) => vec![site.node],
         }
     }
-    /// Tensors and histories that it reads.
-    pub(super) fn reads(&self) -> (Vec<NodeId>, Vec<HistoryId>) {
+    fn reads(&self) -> (Vec<NodeId>, Vec<HistoryId>) {
         match self {
             Served::Contract(site) => (vec![site.activation, site.weight], vec![]),
             Served::Attend(site) => (vec![site.query], vec![site.key, site.value]),
             Served::Delta(site) => (site.reads(), vec![]),
         }
     }
-    /// The state that it carries itself.
-    pub(super) fn state(&self) -> Option<StateId> {
+    fn state(&self) -> Option<StateId> {
         match self {
             Served::Delta(site) => Some(site.state),
             _ => None,

@@ -9,13 +9,13 @@ use crate::executor::batch::SegmentRows;
 use crate::executor::lower::Lowering;
 use crate::executor::program::{BufferIndex, Program};
 use crate::executor::run::Run;
-use crate::executor::unit::SetIndex;
 use crate::executor::view::View;
 use crate::features::Isa;
 use crate::kernels::delta::block::{Ancestry, DeltaBlock, MOST_NODES};
 use crate::kernels::delta::serial::{delta_chain, delta_step};
 use crate::kernels::delta::{Decay, DeltaRows, Scalars};
 use crate::kernels::views::{ActivationRows, OutputRows, ViewError};
+use fiddlehead_plan::order::SetIndex;
 
 /// A delta rule with its buffers.
 #[derive(Debug)]

@@ -4,20 +4,35 @@ use fiddlehead_graph::queries::{Demand, Variance};
 use fiddlehead_graph::{Graph, HistoryId, NodeId, NodeKind, StateId};
 
 use super::facts::{Facts, state_of};
-use super::served::{Found, Served, ServedIndex};
+
+/// A kernel that serves a site of the graph: what of the order it takes part in.
+pub trait ServedSite {
+    /// Nodes that it computes or makes needless.
+    fn covers(&self) -> &[NodeId];
+    /// Nodes whose tensors it leaves.
+    fn makes(&self) -> Vec<NodeId>;
+    /// Tensors and histories that it reads.
+    fn reads(&self) -> (Vec<NodeId>, Vec<HistoryId>);
+    /// The state that it carries from row to row by itself.
+    fn state(&self) -> Option<StateId>;
+}
+
+/// A served site, by its place in the list given to [`Units::new`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServedIndex(pub usize);
 
 /// A set of rows, by its place in a program's sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct SetIndex(pub usize);
+pub struct SetIndex(pub usize);
 
 impl SetIndex {
     /// Every row of the forest.
-    pub(super) const ALL: SetIndex = SetIndex(0);
+    pub const ALL: SetIndex = SetIndex(0);
 }
 
 /// Which rows a set holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RowSet {
+pub enum RowSet {
     /// Every row of the forest.
     All,
     /// Rows that want one of these outputs.
@@ -26,7 +41,7 @@ pub(super) enum RowSet {
 
 /// What a unit does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Duty {
+pub enum Duty {
     /// Computes a node by the general kernel.
     Node(NodeId),
     /// Runs a loop, with all of its results.
@@ -41,7 +56,8 @@ pub(super) enum Duty {
 
 /// One piece of work.
 #[derive(Clone, Debug)]
-pub(super) struct Unit {
+pub struct Unit {
+    /// What it does.
     pub work: Duty,
     /// Nodes whose tensors it leaves in memory.
     pub makes: Vec<NodeId>,
@@ -59,16 +75,24 @@ pub(super) struct Unit {
 
 /// All units of a graph, constants left out.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Units {
+pub struct Units {
+    /// The units, in no order that matters.
     pub units: Vec<Unit>,
+    /// The sets of rows, every row first.
     pub sets: Vec<RowSet>,
     /// By node: its set; none for what is not of each row.
     pub set_of: Vec<Option<SetIndex>>,
 }
 
 impl Units {
-    pub(super) fn new(found: &Found, facts: &Facts) -> Units {
-        let (graph, served) = (&found.graph, &found.served);
+    /// The units of a graph of which `served` are served by kernels. `definition` gives the node whose definition
+    /// computes a node: mostly itself.
+    pub fn new(
+        graph: &Graph,
+        served: &[impl ServedSite],
+        definition: &dyn Fn(NodeId) -> NodeId,
+        facts: &Facts,
+    ) -> Units {
         let mut units = Units { sets: vec![RowSet::All], ..Units::default() };
         units.set_of = graph.node_ids().map(|node| units.set(graph, facts, node)).collect();
         let mut covered = vec![false; graph.nodes().len()];
@@ -85,7 +109,7 @@ impl Units {
             }
             match &graph.node(node).kind {
                 NodeKind::Compute(_) | NodeKind::Top { .. } => {
-                    units.push(graph, facts, Duty::Node(node), vec![node], found.definition(node));
+                    units.push(graph, facts, Duty::Node(node), vec![node], definition(node));
                 }
                 NodeKind::Scan(_) => {
                     let results = graph.node_ids().filter(|&other| {
@@ -167,7 +191,7 @@ impl Units {
         self.push_reading(graph, work, makes, reads.nodes.clone(), reads.histories.clone(), set);
     }
 
-    fn push_served(&mut self, graph: &Graph, index: ServedIndex, site: &Served) {
+    fn push_served(&mut self, graph: &Graph, index: ServedIndex, site: &impl ServedSite) {
         let (reads, histories) = site.reads();
         let set = match site.state() {
             Some(_) => Some(SetIndex::ALL),

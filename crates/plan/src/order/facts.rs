@@ -1,11 +1,11 @@
-//! What the executor needs to know of a whole graph before it makes a program of it.
+//! What an executor needs to know of a whole graph before it makes a program of it.
 
 use fiddlehead_graph::queries::{Demand, Variance};
 use fiddlehead_graph::{Graph, HistoryId, NodeId, NodeKind, Range, StateId};
 
 /// What one node reads, each once.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Reads {
+pub struct Reads {
     /// Tensors of the same row.
     pub nodes: Vec<NodeId>,
     /// Histories, at any depth.
@@ -15,7 +15,8 @@ pub(super) struct Reads {
 }
 
 /// Nodes that one kernel computes together.
-pub(super) struct Joined {
+pub struct Joined {
+    /// The nodes.
     pub nodes: Vec<NodeId>,
     /// What it reads.
     pub reads: Vec<NodeId>,
@@ -25,15 +26,18 @@ pub(super) struct Joined {
 
 /// Facts by node.
 #[derive(Clone, Debug)]
-pub(super) struct Facts {
+pub struct Facts {
+    /// How often its value changes.
     pub variance: Vec<Variance>,
+    /// Who wants it.
     pub demand: Vec<Demand>,
+    /// What it reads.
     pub reads: Vec<Reads>,
 }
 
 impl Facts {
     /// Facts of a graph of which no place is served by a kernel.
-    pub(super) fn new(graph: &Graph) -> Facts {
+    pub fn new(graph: &Graph) -> Facts {
         let reads: Vec<Reads> = graph.node_ids().map(|node| reads(graph, node)).collect();
         let variance = variance(graph, &reads);
         let mut facts = Facts { variance, demand: initial_demand(graph), reads };
@@ -43,7 +47,7 @@ impl Facts {
 
     /// Raises the demand of nodes that one kernel computes together to that of all of them, or to every row, and hands it
     /// on to what the kernel reads.
-    pub(super) fn join_demand(&mut self, groups: &[Joined]) {
+    pub fn join_demand(&mut self, groups: &[Joined]) {
         loop {
             let before = self.demand.clone();
             for group in groups {
@@ -75,7 +79,7 @@ impl Facts {
     }
 
     /// Whether the node has a value of its own for each forest node.
-    pub(super) fn per_node(&self, node: NodeId) -> bool {
+    pub fn per_node(&self, node: NodeId) -> bool {
         self.variance[node.index()] == Variance::PerNode
     }
 }
@@ -134,7 +138,7 @@ fn initial_demand(graph: &Graph) -> Vec<Demand> {
 }
 
 /// The node of a state's incoming value, when the graph has one.
-pub(super) fn state_of(graph: &Graph, node: NodeId) -> Option<StateId> {
+pub fn state_of(graph: &Graph, node: NodeId) -> Option<StateId> {
     match graph.node(node).kind {
         NodeKind::State(state) => Some(state),
         _ => None,

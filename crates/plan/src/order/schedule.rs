@@ -10,11 +10,11 @@ use fiddlehead_graph::Graph;
 use super::unit::{Duty, SetIndex, Unit};
 
 /// A unit, by its place.
-pub(super) type UnitIndex = usize;
+pub type UnitIndex = usize;
 
 /// One piece of the order.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Piece {
+pub enum Piece {
     /// Units done once, each after those before it.
     Uniform(Vec<UnitIndex>),
     /// Units of the same rows that read no other row's results of this piece: each row may run through all of them by
@@ -180,7 +180,7 @@ fn serial_order(members: &[UnitIndex], needs: &Needs, units: &[Unit]) -> Vec<Uni
 }
 
 /// Orders the units of a graph. `shared` says which kernels may share a launch.
-pub(super) fn schedule(graph: &Graph, units: &[Unit], shared: &dyn Fn(&Unit) -> bool) -> Vec<Piece> {
+pub fn schedule(graph: &Graph, units: &[Unit], shared: &dyn Fn(&Unit) -> bool) -> Vec<Piece> {
     let needs = needs(graph, units);
     let components = components(units.len(), &needs);
     let mut component_of = vec![0; units.len()];
