@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use fiddlehead_storage::{Bytes, Format, Tensor, pack_f8_e4m3};
 
 use crate::locate::{Index, Located, Weights, locate};
-use crate::mapped::map;
+use crate::mapped::{Mapped, map};
 use crate::{CheckpointError, Companions, Description, gguf, safetensors, split};
 
 /// The name under which the embedded weights appear in messages.
@@ -38,20 +39,28 @@ pub struct Checkpoint {
     description: Description,
     companions: Companions,
     bytes: u64,
+    files: Vec<Arc<Mapped>>,
 }
 
 impl Checkpoint {
     /// Opens the model at `path`: a GGUF file (any one of several parts), or the folder that holds `config.json` and
     /// either `model.safetensors` or `model.safetensors.index.json` with its shards, or one of those files itself. A
-    /// folder that holds one GGUF model and no safetensors is that model.
+    /// folder that holds one GGUF model and no safetensors is that model. A file with another ending is known by its
+    /// first bytes.
     ///
     /// # Errors
     /// When files are missing, cannot be read, or contradict themselves or each other.
     pub fn open(path: impl AsRef<Path>) -> Result<Checkpoint, CheckpointError> {
         let Located { folder, weights } = locate(path.as_ref())?;
         let companions = Companions::Folder(folder);
-        let open =
-            |path: &Path| map(path).map_err(|source| CheckpointError::Io { path: path.to_owned(), source });
+        let mut mappings = Vec::new();
+        let mut open = |path: &Path| {
+            let (bytes, mapped) =
+                map(path).map_err(|source| CheckpointError::Io { path: path.to_owned(), source })?;
+            mappings.extend(mapped);
+            refuse_stand_in(path, &bytes)?;
+            Ok::<Bytes, CheckpointError>(bytes)
+        };
         let mut opened = Opened::default();
         match weights {
             Weights::Safetensors { files, index } => {
@@ -64,7 +73,7 @@ impl Checkpoint {
                 }
                 opened.join_scales()?;
                 let description = read_description(&companions)?;
-                Ok(opened.finish(companions, description))
+                Ok(opened.finish(companions, description, mappings))
             }
             Weights::Gguf { files } => {
                 let count = files.len();
@@ -77,7 +86,7 @@ impl Checkpoint {
                 let (path, metadata) = first.unwrap_or_default();
                 split::check_total(&metadata, opened.homes.len())
                     .map_err(|reason| CheckpointError::Split { path, reason })?;
-                Ok(opened.finish(companions, Description::Gguf(metadata)))
+                Ok(opened.finish(companions, Description::Gguf(metadata), mappings))
             }
         }
     }
@@ -96,7 +105,7 @@ impl Checkpoint {
         opened.join_scales()?;
         let companions = Companions::Embedded(companions);
         let description = read_description(&companions)?;
-        Ok(opened.finish(companions, description))
+        Ok(opened.finish(companions, description, Vec::new()))
     }
 
     /// All tensors that can be served, by name.
@@ -148,6 +157,32 @@ impl Checkpoint {
     /// Bytes of all weight files together.
     pub fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// Bytes of the weight files that are mapped into memory: pages that the system can drop and read again.
+    pub fn mapped_bytes(&self) -> u64 {
+        self.files.iter().map(|file| file.len() as u64).sum()
+    }
+
+    /// Reads what of the weight files is not in memory yet, file after file; several times as fast as reading pages when
+    /// they are first used. `go_on` hears how many of [`Checkpoint::mapped_bytes`] were gone through and says whether to
+    /// go on. An embedded model has nothing to read.
+    ///
+    /// # Errors
+    /// When a file cannot be read to its end.
+    pub fn read_ahead(&self, go_on: &mut dyn FnMut(u64) -> bool) -> Result<(), CheckpointError> {
+        let mut done = 0;
+        for file in &self.files {
+            let mut next = |bytes: usize| {
+                done += bytes as u64;
+                go_on(done)
+            };
+            let failed = |source| CheckpointError::Io { path: file.path().to_owned(), source };
+            if !file.read_ahead(&mut next).map_err(failed)? {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// The name with the longest common beginning and end, when most of it is shared.
@@ -297,15 +332,31 @@ impl Opened {
         Ok(())
     }
 
-    fn finish(self, companions: Companions, description: Description) -> Checkpoint {
+    fn finish(self, companions: Companions, description: Description, files: Vec<Arc<Mapped>>) -> Checkpoint {
         Checkpoint {
             tensors: self.tensors,
             unserved: self.unserved,
             description,
             companions,
             bytes: self.bytes,
+            files,
         }
     }
+}
+
+/// Refuses a small text that stands where the weights should be: people get them from downloads that went wrong.
+fn refuse_stand_in(path: &Path, bytes: &[u8]) -> Result<(), CheckpointError> {
+    let reason = if bytes.starts_with(b"version https://git-lfs") {
+        "a pointer of Git LFS stands in for the weights; run `git lfs pull` in its folder, or download the file itself"
+    } else if bytes.starts_with(b"<!DOCTYPE")
+        || bytes.starts_with(b"<!doctype")
+        || bytes.starts_with(b"<html")
+    {
+        "a web page, not the weights; download the file itself"
+    } else {
+        return Ok(());
+    };
+    Err(CheckpointError::NotAModel { path: path.to_owned(), reason: reason.to_owned() })
 }
 
 /// The JSON files of a safetensors model.

@@ -1,12 +1,12 @@
 //! The small files beside the weights: configuration, tokenizer, templates.
 
-use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
 use crate::CheckpointError;
+use crate::mapped::open_regular;
 
 /// Where a model's small files are: a folder, or bytes embedded in the program.
 #[derive(Debug, Clone)]
@@ -44,21 +44,26 @@ impl Companions {
     }
 
     /// A JSON object; `None` when there is no such file. Meant for configuration: at most 4 MiB are accepted, because
-    /// a tree of JSON takes many times its text.
+    /// a tree of JSON takes many times its text. A byte order mark before UTF-8 is passed over.
     ///
     /// # Errors
     /// [`CheckpointError::Json`] when it is too large, not JSON, or not an object; else as [`Companions::read`].
     pub fn read_object(&self, name: &str) -> Result<Option<Value>, CheckpointError> {
-        const MAXIMUM_BYTES: usize = 4 << 20;
-        let Some(bytes) = self.read(name)? else { return Ok(None) };
+        const MAXIMUM_BYTES: u64 = 4 << 20;
         let refuse = |reason: String| CheckpointError::Json { place: self.place_of(name), reason };
-        if bytes.len() > MAXIMUM_BYTES {
-            return Err(refuse(format!(
-                "{} bytes of configuration; at most {MAXIMUM_BYTES} are read",
-                bytes.len()
-            )));
+        if let Companions::Folder(folder) = self
+            && let Ok(metadata) = folder.join(name).metadata()
+            && metadata.len() > MAXIMUM_BYTES
+        {
+            let length = metadata.len();
+            return Err(refuse(format!("{length} bytes of configuration; at most {MAXIMUM_BYTES} are read")));
         }
-        match serde_json::from_slice(&bytes) {
+        let Some(bytes) = self.read(name)? else { return Ok(None) };
+        let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
+        if text.starts_with(&[0xff, 0xfe]) || text.starts_with(&[0xfe, 0xff]) {
+            return Err(refuse("it is UTF-16; save it as UTF-8".to_owned()));
+        }
+        match serde_json::from_slice(text) {
             Ok(Value::Object(object)) => Ok(Some(Value::Object(object))),
             Ok(_) => Err(refuse("the file is not a JSON object".to_owned())),
             Err(error) => Err(refuse(format!("not valid JSON: {error}"))),
@@ -81,18 +86,20 @@ impl Companions {
     }
 }
 
+/// Companions larger than this are refused before memory fills up; the largest vocabularies take a twentieth of it.
+const LARGEST: u64 = 1 << 30;
+
 fn read_file(path: &Path) -> Result<Option<Vec<u8>>, CheckpointError> {
     let failed = |source| CheckpointError::Io { path: path.to_owned(), source };
-    // A pipe blocks on being opened, so what it is must be known before.
-    match path.metadata() {
+    let file = match open_regular(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(failed(error)),
-        Ok(metadata) if !metadata.is_file() => {
-            return Err(failed(std::io::Error::new(ErrorKind::InvalidInput, "not a regular file")));
-        }
-        Ok(_) => {}
-    }
+        other => other.map_err(failed)?,
+    };
     let mut bytes = Vec::new();
-    File::open(path).and_then(|mut file| file.read_to_end(&mut bytes)).map_err(failed)?;
+    file.take(LARGEST + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 > LARGEST {
+        let why = format!("more than {LARGEST} bytes, which no file beside a model's weights needs");
+        return Err(failed(std::io::Error::new(ErrorKind::FileTooLarge, why)));
+    }
     Ok(Some(bytes))
 }

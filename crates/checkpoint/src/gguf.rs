@@ -32,6 +32,11 @@ pub const MAXIMUM_ALIGNMENT: usize = 1 << 16;
 /// Dimensions that a tensor may have.
 pub const MAXIMUM_DIMENSIONS: usize = 4;
 
+/// Values that the metadata may have: each takes more memory than it may take in a file, and models have a hundred.
+pub const MAXIMUM_VALUES: u64 = 1 << 16;
+/// Tensors that a file may have, for the same reason; the largest models have a hundred thousand in all their files.
+pub const MAXIMUM_TENSORS: u64 = 1 << 18;
+
 /// A checked GGUF file.
 #[derive(Debug, Clone)]
 pub struct File {
@@ -83,6 +88,16 @@ pub enum FileError {
         wanted: u64,
         /// Bytes left in the file.
         left: usize,
+    },
+    /// More than any model has.
+    #[error("the file has {count} {what}; at most {most} are read")]
+    TooMany {
+        /// Values of the metadata, or tensors.
+        what: &'static str,
+        /// How many it has.
+        count: u64,
+        /// How many are read.
+        most: u64,
     },
     /// A value of the metadata.
     #[error("metadata `{key}`: {reason}")]

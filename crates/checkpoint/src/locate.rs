@@ -2,15 +2,19 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
 
 use serde::Deserialize;
 use serde::de::{self, Deserializer, MapAccess, Visitor};
 
 use crate::CheckpointError;
-use crate::mapped::map;
+use crate::gguf::MAGIC;
+use crate::mapped::{map, open_regular};
 use crate::split::{part_of, parts};
 
+const GGUF: &str = "gguf";
+const SAFETENSORS: &str = "safetensors";
 const SINGLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
 const INDEX_SUFFIX: &str = ".safetensors.index.json";
@@ -38,12 +42,18 @@ pub(crate) enum Weights {
 }
 
 impl Located {
+    /// A file, or all parts of the model that it is a part of.
+    fn safetensors(folder: PathBuf, file: &Path) -> Result<Located, CheckpointError> {
+        let files = parts(file, SAFETENSORS)?;
+        Ok(Located { folder, weights: Weights::Safetensors { files, index: None } })
+    }
+
     fn single(folder: PathBuf, file: PathBuf) -> Located {
         Located { folder, weights: Weights::Safetensors { files: vec![file], index: None } }
     }
 
     fn gguf(folder: PathBuf, file: &Path) -> Result<Located, CheckpointError> {
-        Ok(Located { folder, weights: Weights::Gguf { files: parts(file)? } })
+        Ok(Located { folder, weights: Weights::Gguf { files: parts(file, GGUF)? } })
     }
 }
 
@@ -70,73 +80,127 @@ fn in_folder(folder: &Path) -> Result<Located, CheckpointError> {
     if index.exists() {
         return sharded(folder, index);
     }
-    let files = files_with_extension(folder, "safetensors")?;
-    match files.as_slice() {
-        [file] => Ok(Located::single(folder.to_owned(), file.clone())),
-        [] => gguf_in_folder(folder),
-        _ => Err(refuse(
+    let files = files_with_extension(folder, SAFETENSORS)?;
+    match one_set(&files, SAFETENSORS) {
+        Some(file) => Located::safetensors(folder.to_owned(), file),
+        None if files.is_empty() => gguf_in_folder(folder),
+        None => Err(several(
             folder,
-            format!("several .safetensors files and no {INDEX}; give the path of one file or add the index"),
+            &files,
+            &format!(
+                "several .{SAFETENSORS} files and no {INDEX}; give the path of one file or add the index"
+            ),
         )),
     }
 }
 
-/// The one GGUF model of a folder; the parts of a split one count as one.
+/// The one GGUF model of a folder; the parts of a split one count as one. Projectors for pictures, which lie beside many
+/// models, are none.
 fn gguf_in_folder(folder: &Path) -> Result<Located, CheckpointError> {
-    let mut files = files_with_extension(folder, "gguf")?;
-    let stem = |path: &PathBuf| {
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        part_of(name).map_or_else(|| name.to_owned(), |(stem, count)| format!("{stem} of {count}"))
-    };
-    files.dedup_by_key(|path| stem(path));
-    match files.as_slice() {
-        [file] => Located::gguf(folder.to_owned(), file),
-        [] => Err(refuse(
+    let mut files = files_with_extension(folder, GGUF)?;
+    let is_projector = |path: &PathBuf| file_name(path).starts_with("mmproj");
+    if !files.iter().all(is_projector) {
+        files.retain(|path| !is_projector(path));
+    }
+    match one_set(&files, GGUF) {
+        Some(file) => Located::gguf(folder.to_owned(), file),
+        None if files.is_empty() => Err(refuse(
             folder,
             format!(
-                "no {SINGLE}, no {INDEX} and no .gguf file in this folder; give a GGUF file or the folder of a model"
+                "no {SINGLE}, no {INDEX} and no .{GGUF} file in this folder; give a GGUF file or the folder of a model"
             ),
         )),
-        _ => Err(refuse(folder, "several .gguf files; give the path of one")),
+        None => Err(several(folder, &files, &format!("several .{GGUF} files; give the path of one"))),
     }
+}
+
+/// The first of several files when there is one, or when all of them are parts of one model.
+fn one_set<'a>(files: &'a [PathBuf], extension: &str) -> Option<&'a Path> {
+    let set = |path: &'a PathBuf| {
+        let name = file_name(path);
+        part_of(name, extension).map_or((name, 0), |(stem, count)| (stem, count))
+    };
+    let (first, rest) = files.split_first()?;
+    rest.iter().all(|file| set(file) == set(first) && set(file).1 > 0).then_some(first)
+}
+
+/// A refusal that names what there is to choose from.
+fn several(folder: &Path, files: &[PathBuf], reason: &str) -> CheckpointError {
+    const SHOWN: usize = 6;
+    let names = files.iter().take(SHOWN).map(|path| file_name(path)).collect::<Vec<_>>().join(", ");
+    let more = if files.len() > SHOWN { ", ..." } else { "" };
+    refuse(folder, format!("{reason} ({names}{more})"))
 }
 
 fn at_file(path: &Path) -> Result<Located, CheckpointError> {
-    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let folder = match path.parent() {
         Some(parent) if parent != Path::new("") => parent.to_owned(),
         _ => PathBuf::from("."),
     };
-    if name.ends_with(INDEX_SUFFIX) {
+    if file_name(path).ends_with(INDEX_SUFFIX) {
         return sharded(&folder, path.to_owned());
     }
-    if name.ends_with(".gguf") {
-        return Located::gguf(folder, path);
+    match kind(path)? {
+        Kind::Gguf => Located::gguf(folder, path),
+        Kind::Safetensors => {
+            let index = folder.join(INDEX);
+            if part_of(file_name(path), SAFETENSORS).is_some() && index.exists() {
+                return sharded(&folder, index);
+            }
+            Located::safetensors(folder, path)
+        }
     }
-    if !name.ends_with(".safetensors") {
-        let reason = "neither a .safetensors nor a .gguf file; give one, an index, or the folder of a model";
-        return Err(refuse(path, reason));
-    }
-    let index = folder.join(INDEX);
-    if is_shard(name) && index.exists() {
-        return sharded(&folder, index);
-    }
-    Ok(Located::single(folder, path.to_owned()))
 }
 
-/// Whether a name is one of several (`model-00001-of-00003.safetensors`).
-fn is_shard(name: &str) -> bool {
-    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    name.strip_suffix(".safetensors")
-        .and_then(|stem| stem.rsplit_once("-of-"))
-        .is_some_and(|(before, count)| digits(count) && before.rsplit('-').next().is_some_and(digits))
+enum Kind {
+    Gguf,
+    Safetensors,
+}
+
+/// What a file is: by its name, or by its first bytes where the name says nothing.
+fn kind(path: &Path) -> Result<Kind, CheckpointError> {
+    let extension = path.extension().and_then(|found| found.to_str()).unwrap_or_default();
+    if extension.eq_ignore_ascii_case(GGUF) {
+        return Ok(Kind::Gguf);
+    }
+    if extension.eq_ignore_ascii_case(SAFETENSORS) {
+        return Ok(Kind::Safetensors);
+    }
+    let start = first_bytes(path).map_err(|source| CheckpointError::Io { path: path.to_owned(), source })?;
+    let other = match start.as_slice() {
+        start if start.starts_with(MAGIC) => return Ok(Kind::Gguf),
+        // The header's length in eight bytes, then an object.
+        [.., b'{'] if start.len() == START => return Ok(Kind::Safetensors),
+        [b'P', b'K', 3, 4, ..] | [0x80, 2..=5, ..] => {
+            "a file of PyTorch, which may run code on being read; convert the model to safetensors or GGUF"
+        }
+        [b'l' | b'f', b'm' | b'j', b'g', b'g', ..] | [b't' | b'a', b'j' | b'l', b'g', b'g', ..] => {
+            "a file from before GGUF; convert the model to GGUF again"
+        }
+        _ => "neither a .safetensors nor a .gguf file; give one, an index, or the folder of a model",
+    };
+    Err(refuse(path, other))
+}
+
+/// How many bytes tell what a file is.
+const START: usize = 9;
+
+/// The beginning of a regular file; less of one that is shorter.
+fn first_bytes(path: &Path) -> io::Result<Vec<u8>> {
+    let mut start = Vec::new();
+    open_regular(path)?.take(START as u64).read_to_end(&mut start)?;
+    Ok(start)
+}
+
+fn file_name(path: &Path) -> &str {
+    path.file_name().and_then(|name| name.to_str()).unwrap_or_default()
 }
 
 fn sharded(folder: &Path, path: PathBuf) -> Result<Located, CheckpointError> {
-    let bytes = map(&path).map_err(|source| CheckpointError::Io { path: path.clone(), source })?;
+    let (bytes, _) = map(&path).map_err(|source| CheckpointError::Io { path: path.clone(), source })?;
     let file: IndexFile = serde_json::from_slice(&bytes).map_err(|error| CheckpointError::Json {
         place: path.display().to_string(),
-        reason: error.to_string(),
+        reason: format!("not an index of shards: {error}"),
     })?;
     let shards = file.weight_map.0;
     let mut names: Vec<&String> = shards.values().collect();
@@ -178,7 +242,7 @@ fn files_with_extension(folder: &Path, extension: &str) -> Result<Vec<PathBuf>, 
     let mut files = Vec::new();
     for entry in folder.read_dir().map_err(failed)? {
         let path = entry.map_err(failed)?.path();
-        if path.extension().is_some_and(|found| found == extension) {
+        if path.extension().is_some_and(|found| found.eq_ignore_ascii_case(extension)) {
             files.push(path);
         }
     }
@@ -229,19 +293,6 @@ impl<'de> Visitor<'de> for WeightMapVisitor {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn shard_names() {
-        for (name, shard) in [
-            ("model-00001-of-00003.safetensors", true),
-            ("model.safetensors", false),
-            ("best-of-2.safetensors", false),
-            ("story-1-of-2.safetensors", true),
-            ("-of-.safetensors", false),
-        ] {
-            assert_eq!(is_shard(name), shard, "{name}");
-        }
-    }
 
     #[test]
     fn only_plain_names_are_shards() {

@@ -1,20 +1,25 @@
-//! GGUF models in several files: `NAME-00001-of-00003.gguf`, the first with the metadata.
+//! Models in several files: `NAME-00001-of-00003.gguf`, the first with the metadata, and safetensors alike.
 
 use std::path::{Path, PathBuf};
 
 use crate::CheckpointError;
 use crate::gguf::{Metadata, Value};
 
-/// The files of the GGUF model that `path` belongs to, in order.
-pub(crate) fn parts(path: &Path) -> Result<Vec<PathBuf>, CheckpointError> {
+/// The most files that a model is looked for in.
+const MOST_PARTS: u32 = 10_000;
+
+/// The files of the model that `path` belongs to, in order.
+pub(crate) fn parts(path: &Path, extension: &str) -> Result<Vec<PathBuf>, CheckpointError> {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    let Some((stem, count)) = part_of(name) else { return Ok(vec![path.to_owned()]) };
-    let part = |number: u32| path.with_file_name(format!("{stem}-{number:05}-of-{count:05}.gguf"));
+    let Some((stem, count)) = part_of(name, extension) else { return Ok(vec![path.to_owned()]) };
+    // As the name has it: a file may be called `.GGUF`.
+    let ending = &name[name.len() - extension.len()..];
+    let part = |number: u32| path.with_file_name(format!("{stem}-{number:05}-of-{count:05}.{ending}"));
     for number in 1..=count {
         if !part(number).exists() {
             return Err(CheckpointError::MissingFile {
                 place: path.parent().map(|folder| folder.display().to_string()).unwrap_or_default(),
-                name: format!("{stem}-{number:05}-of-{count:05}.gguf"),
+                name: format!("{stem}-{number:05}-of-{count:05}.{ending}"),
                 advice: "the model is in several files, which belong into one folder; download all of them",
             });
         }
@@ -23,12 +28,16 @@ pub(crate) fn parts(path: &Path) -> Result<Vec<PathBuf>, CheckpointError> {
 }
 
 /// Stem and count of a name that is one of several. The digits are five, so that nothing else is taken for one.
-pub(crate) fn part_of(name: &str) -> Option<(&str, u32)> {
-    let (before, count) = name.strip_suffix(".gguf")?.rsplit_once("-of-")?;
+pub(crate) fn part_of<'a>(name: &'a str, extension: &str) -> Option<(&'a str, u32)> {
+    let (name, ending) = name.rsplit_once('.')?;
+    let (before, count) = name.rsplit_once("-of-").filter(|_| ending.eq_ignore_ascii_case(extension))?;
     let (stem, number) = before.rsplit_once('-')?;
-    let digits = |text: &str| (text.len() == 5).then(|| text.parse::<u32>().ok()).flatten();
+    let digits = |text: &str| {
+        let plain = text.len() == 5 && text.bytes().all(|byte| byte.is_ascii_digit());
+        plain.then(|| text.parse::<u32>().ok()).flatten()
+    };
     let (number, count) = (digits(number)?, digits(count)?);
-    (1..=count).contains(&number).then_some((stem, count))
+    (count <= MOST_PARTS && (1..=count).contains(&number)).then_some((stem, count))
 }
 
 /// Checks that a file says it is part `index` (from 0) of `count`. A file that says nothing is whole.
@@ -69,14 +78,20 @@ mod tests {
     fn names_of_parts() {
         for (name, part) in [
             ("a-00001-of-00003.gguf", Some(("a", 3))),
+            ("a-00001-of-00003.GGUF", Some(("a", 3))),
             ("a-b-00003-of-00003.gguf", Some(("a-b", 3))),
             ("a-00004-of-00003.gguf", None),
             ("a-00000-of-00003.gguf", None),
+            ("a-00001-of-99999.gguf", None),
+            ("a-+0001-of-00003.gguf", None),
             ("a-1-of-3.gguf", None),
             ("a.gguf", None),
+            ("gguf", None),
             ("a-00001-of-00003.safetensors", None),
         ] {
-            assert_eq!(part_of(name), part, "{name}");
+            assert_eq!(part_of(name, "gguf"), part, "{name}");
         }
+        assert_eq!(part_of("model-00002-of-00003.safetensors", "safetensors"), Some(("model", 3)));
+        assert_eq!(part_of("best-of-2.safetensors", "safetensors"), None);
     }
 }

@@ -237,6 +237,24 @@ fn overlapping_ranges_and_partial_blocks() {
 }
 
 #[test]
+fn a_tensor_of_no_elements_takes_no_bytes() {
+    let file = raw().tensor("none", &[0, 7], 0, 0).tensor("some", &[8], 0, 0).tensor("last", &[0], 8, 32);
+    let file = read(file.data(32).bytes()).expect("they share no byte");
+    assert_eq!(file.tensors.iter().map(|entry| entry.range.len()).collect::<Vec<_>>(), [0, 32, 0]);
+    refused(raw().tensor("none", &[0], 0, 64).data(32).bytes(), "tensor `none` ends at byte 64");
+}
+
+#[test]
+fn offsets_are_aligned_and_within_the_file() {
+    for offset in [1, 31, 33, u64::MAX] {
+        refused(raw().tensor("askew", &[1], 0, offset).data(64).bytes(), "no multiple of 32");
+    }
+    for offset in [64, 1 << 40, 1 << 63, u64::MAX - 31] {
+        refused(raw().tensor("far", &[1], 0, offset).data(64).bytes(), "tensor `far` ends at byte");
+    }
+}
+
+#[test]
 fn files_of_other_kinds() {
     refused(Vec::new(), "not a GGUF file");
     refused(b"GGML".repeat(9), "not a GGUF file");
@@ -245,6 +263,10 @@ fn files_of_other_kinds() {
     let mut name = raw().tensor("a", &[1], 0, 0).data(32).bytes();
     name[24 + 8] = 0xff;
     refused(name, "not UTF-8");
+    let mut key = raw().value("a", 0, &[1]).bytes();
+    key[24 + 8] = 0xff;
+    refused(key, "metadata `number 0`: its key is not UTF-8");
+    refused(raw().value(&"k".repeat(65_536), 0, &[1]).bytes(), "longer than 65535");
 }
 
 #[test]

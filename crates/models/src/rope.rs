@@ -57,11 +57,19 @@ pub(crate) fn head_rope(mapper: &mut Mapper<'_>, kind: Kind) -> Result<Rope, Mod
     Ok(rope)
 }
 
+/// Values of the largest head: frequencies are computed for each pair of them before any weight is looked at.
+const LARGEST_HEAD: usize = 1 << 16;
+
 /// Values of a query or key head.
 pub(crate) fn head_dim(config: Config<'_>) -> Result<usize, ModelError> {
     let hidden = config.size(key("hidden_size", "embedding_length"))?;
     let heads = config.size(key("num_attention_heads", "attention.head_count"))?;
-    let head_dim = config.size_or(key("head_dim", "attention.key_length"), hidden / heads)?;
+    let head_key = key("head_dim", "attention.key_length");
+    let head_dim = config.size_or(head_key, hidden / heads)?;
+    if head_dim > LARGEST_HEAD {
+        let key = if config.has(head_key) { head_key } else { key("hidden_size", "embedding_length") };
+        return Err(config.senseless(key, format!("heads of at most {LARGEST_HEAD} values")));
+    }
     let values = key("", "attention.value_length");
     if config.size_or(values, head_dim)? != head_dim {
         return Err(config.senseless(values, format!("{head_dim}, as a key has")));

@@ -4,7 +4,7 @@ use fiddlehead_storage::Bytes;
 
 use super::cursor::Cursor;
 use super::value::{Array, Value, ValueType};
-use super::{FileError, MAGIC, MAXIMUM_DIMENSIONS, Metadata, shorten};
+use super::{FileError, MAGIC, MAXIMUM_DIMENSIONS, MAXIMUM_TENSORS, MAXIMUM_VALUES, Metadata, shorten};
 
 /// The least that a value of the metadata takes: its key's length, its type, one byte.
 const LEAST_VALUE_BYTES: u64 = 8 + 4 + 1;
@@ -42,6 +42,8 @@ pub(super) fn read(file: &Bytes) -> Result<Header, FileError> {
     let tensor_count = cursor.u64("the count of tensors")?;
     let value_count = cursor.count("the metadata", LEAST_VALUE_BYTES)?;
     cursor.room("the tensors' declarations", tensor_count, LEAST_TENSOR_BYTES)?;
+    few("values of metadata", value_count, MAXIMUM_VALUES)?;
+    few("tensors", tensor_count, MAXIMUM_TENSORS)?;
     let mut metadata = Metadata::default();
     for position in 0..value_count {
         let (key, value) = entry(&mut cursor, position)?;
@@ -55,6 +57,10 @@ pub(super) fn read(file: &Bytes) -> Result<Header, FileError> {
         tensors.push(declared(&mut cursor, position)?);
     }
     Ok(Header { version, metadata, tensors, end: cursor.at() })
+}
+
+fn few(what: &'static str, count: u64, most: u64) -> Result<(), FileError> {
+    if count > most { Err(FileError::TooMany { what, count, most }) } else { Ok(()) }
 }
 
 fn version(version: u32) -> Result<u32, FileError> {

@@ -6,9 +6,13 @@ use serde::Deserialize;
 use serde::de::{self, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::FileError;
+use super::layout::shorten;
 
 /// The most dimensions a tensor may have; no model needs more, and a bound keeps a hostile shape small.
 pub(super) const MAXIMUM_DIMENSIONS: usize = 8;
+
+/// The most tensors of one file: each takes more memory than its declaration takes in the file.
+pub(super) const MAXIMUM_TENSORS: usize = 1 << 18;
 
 /// A tensor as declared, nothing checked yet but the JSON's own shape.
 pub(super) struct Declared {
@@ -54,6 +58,9 @@ impl<'de> Visitor<'de> for HeaderVisitor {
                 map.next_value::<Option<Metadata>>()?;
                 continue;
             }
+            if tensors.len() == MAXIMUM_TENSORS {
+                return Err(de::Error::custom(format_args!("more than {MAXIMUM_TENSORS} tensors")));
+            }
             match map.next_value::<Body>() {
                 Ok(body) => tensors.push(Declared {
                     name,
@@ -61,7 +68,9 @@ impl<'de> Visitor<'de> for HeaderVisitor {
                     shape: body.shape.0,
                     offsets: body.data_offsets,
                 }),
-                Err(error) => return Err(de::Error::custom(format_args!("tensor `{name}`: {error}"))),
+                Err(error) => {
+                    return Err(de::Error::custom(format_args!("tensor `{}`: {error}", shorten(&name))));
+                }
             }
         }
         Ok(Header(tensors))

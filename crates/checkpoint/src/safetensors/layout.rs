@@ -86,7 +86,7 @@ fn bad(name: &str, reason: impl Into<String>) -> FileError {
 }
 
 /// A name from a hostile file may be as long as the file; a message needs its beginning.
-fn shorten(text: &str) -> String {
+pub(super) fn shorten(text: &str) -> String {
     const SHOWN: usize = 200;
     match text.char_indices().nth(SHOWN) {
         Some((end, _)) => format!("{}…", &text[..end]),
