@@ -1,10 +1,9 @@
-//! The table of architectures.
+//! What an architecture is, and which one a checkpoint has.
 
 use crate::config::Config;
-use crate::dense::{GEMMA3, LLAMA, QWEN3, QWEN3_MOE};
 use crate::error::ModelError;
-use crate::hybrid::{QWEN3_5, QWEN3_5_MOE, QWEN3_NEXT};
 use crate::mapper::Mapper;
+use crate::mappings::architectures;
 
 /// One architecture: its program and its mapping.
 #[derive(Debug)]
@@ -19,11 +18,6 @@ pub struct Architecture {
     pub program: &'static str,
     /// Says what the program's names are in a checkpoint.
     pub map: fn(&mut Mapper<'_>) -> Result<(), ModelError>,
-}
-
-/// Every architecture that can be served. Adding one is adding a line here, a program and a mapping.
-pub fn architectures() -> &'static [Architecture] {
-    &[LLAMA, QWEN3, QWEN3_MOE, GEMMA3, QWEN3_5, QWEN3_5_MOE, QWEN3_NEXT]
 }
 
 /// The architecture that a configuration names.

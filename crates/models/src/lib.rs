@@ -1,28 +1,32 @@
 //! Model programs and the mapping from a checkpoint to what they ask for.
 //!
-//! An architecture is one program under `programs/` (a page that stands alone) and one mapping beside this file: the mapping names the program's
-//! dims, statics, constants and weights in the words of both kinds of checkpoint (Hugging Face's and GGUF's). Nothing else in the system knows an
-//! architecture by name. What must never live here: devices, kernels, the arithmetic of a model.
+//! An architecture is one program under `programs/` (a page that stands alone) and one mapping under `src/mappings/`,
+//! which names the program's dims, statics, constants and weights in the words of both kinds of checkpoint (Hugging
+//! Face's and GGUF's). Nothing else in the system knows an architecture by name. What must never live here: devices,
+//! kernels, the arithmetic of a model.
 //!
-//! Start reading at [`Architecture`], then `names.rs`, then `dense.rs` and `hybrid.rs`.
+//! Start reading at [`Architecture`], then `names.rs`, then `mappings/llama.rs`.
 
 mod architecture;
 mod config;
-mod dense;
 mod error;
 mod experts;
+mod fields;
 mod fit;
-mod hybrid;
+mod frame;
+mod kinds;
 mod mapper;
+mod mappings;
 mod names;
 mod rope;
 mod rope_gguf;
 
-pub use architecture::{Architecture, architectures, find};
+pub use architecture::{Architecture, find};
 pub use config::{Config, Gguf, Json, Key, key};
 pub use error::ModelError;
 pub use fit::fit;
 pub use mapper::{Bound, Mapper};
+pub use mappings::architectures;
 pub use names::{Field, Names, Source, Transform};
 
 use fiddlehead_checkpoint::Checkpoint;

@@ -7,9 +7,11 @@ use std::sync::Arc;
 
 use crate::architecture::Architecture;
 use crate::config::{Config, Key, key};
-use crate::dense::{CENTRED_NORM, FEED_FORWARD, SILU, activation, frame, layer_count, layer_types};
 use crate::error::ModelError;
 use crate::experts::experts;
+use crate::fields::{ATTENTION, CENTRED_HEAD_NORMS, CENTRED_NORM, FEED_FORWARD};
+use crate::frame::{SILU, WIDTH, activation, frame, layer_count};
+use crate::kinds::Kinds;
 use crate::mapper::Mapper;
 use crate::names::{Field, Names};
 use crate::rope::{Kind, head_rope};
@@ -18,7 +20,7 @@ pub(crate) const QWEN3_5: Architecture = Architecture {
     name: "qwen3_5",
     model_types: &["qwen3_5", "qwen3_5_text"],
     gguf_names: &["qwen35"],
-    program: include_str!("../programs/qwen3_5.fh"),
+    program: include_str!("../../programs/qwen3_5.fh"),
     map: qwen3_5,
 };
 
@@ -26,7 +28,7 @@ pub(crate) const QWEN3_5_MOE: Architecture = Architecture {
     name: "qwen3_5_moe",
     model_types: &["qwen3_5_moe", "qwen3_5_moe_text"],
     gguf_names: &["qwen35moe"],
-    program: include_str!("../programs/qwen3_5_moe.fh"),
+    program: include_str!("../../programs/qwen3_5_moe.fh"),
     map: qwen3_5_moe,
 };
 
@@ -34,7 +36,7 @@ pub(crate) const QWEN3_NEXT: Architecture = Architecture {
     name: "qwen3_next",
     model_types: &["qwen3_next"],
     gguf_names: &["qwen3next"],
-    program: include_str!("../programs/qwen3_next.fh"),
+    program: include_str!("../../programs/qwen3_next.fh"),
     map: qwen3_next,
 };
 
@@ -66,14 +68,6 @@ const DELTA_SPLIT_INPUTS: &[Field] = &[
     Field::plain("z", "linear_attn.in_proj_z.weight", "attn_gate.weight"),
     Field::plain("ba", "linear_attn.in_proj_ba.weight", "ssm_ba.weight"),
 ];
-const FULL: &[Field] = &[
-    Field::plain("q", "self_attn.q_proj.weight", "attn_q.weight"),
-    Field::plain("k", "self_attn.k_proj.weight", "attn_k.weight"),
-    Field::plain("v", "self_attn.v_proj.weight", "attn_v.weight"),
-    Field::centred("norm_q", "self_attn.q_norm.weight", "attn_q_norm.weight"),
-    Field::centred("norm_k", "self_attn.k_norm.weight", "attn_k_norm.weight"),
-    Field::plain("o", "self_attn.o_proj.weight", "attn_output.weight"),
-];
 const SHARED_EXPERT: &[Field] = &[
     Field::plain("shared_weight", "mlp.shared_expert_gate.weight", "ffn_gate_inp_shexp.weight"),
     Field::plain("shared_gate", "mlp.shared_expert.gate_proj.weight", "ffn_gate_shexp.weight"),
@@ -91,6 +85,14 @@ const DRAFT: &[Field] = &[
 const KEY_HEADS: Key = key("linear_num_key_heads", "ssm.group_count");
 const VALUE_HEADS: Key = key("linear_num_value_heads", "ssm.time_step_rank");
 
+const KINDS: Kinds = Kinds {
+    other: "delta",
+    word: "linear_attention",
+    list: "attention.recurrent_layers",
+    interval: key("full_attention_interval", "full_attention_interval"),
+    usual: 4,
+};
+
 /// What differs between the members of the family.
 #[derive(Clone, Copy)]
 struct Member {
@@ -99,7 +101,7 @@ struct Member {
 }
 
 fn qwen3_5(mapper: &mut Mapper<'_>) -> Result<(), ModelError> {
-    mapper.dim("F", mapper.config().size(key("intermediate_size", "feed_forward_length"))?);
+    mapper.dim("F", mapper.config().size(WIDTH)?);
     drafting(mapper, Member { delta_inputs: DELTA_INPUTS, experts: false })
 }
 
@@ -126,7 +128,7 @@ fn layers(mapper: &mut Mapper<'_>, member: Member) -> Result<Arc<[f32]>, ModelEr
     frame(mapper, CENTRED_NORM, false)?;
     delta_sizes(mapper)?;
     let inv_freq = head_rope(mapper, Kind::all(10_000_000.0))?.inv_freq;
-    let kinds = layer_kinds(mapper)?;
+    let kinds = KINDS.of(mapper)?;
     mapper.dim("L", kinds.len());
     for (index, kind) in kinds.into_iter().enumerate() {
         mapper.layer(kind);
@@ -135,7 +137,7 @@ fn layers(mapper: &mut Mapper<'_>, member: Member) -> Result<Arc<[f32]>, ModelEr
             mapper.fields(&path, &tensors, DELTA)?;
             mapper.fields(&path, &tensors, member.delta_inputs)?;
         } else {
-            mapper.fields(&path, &tensors, FULL)?;
+            attention(mapper, &path, &tensors)?;
             mapper.numbers(format!("{path}inv_freq"), inv_freq.clone());
         }
         around(mapper, member, &path, &tensors)?;
@@ -176,6 +178,12 @@ fn delta_sizes(mapper: &mut Mapper<'_>) -> Result<(), ModelError> {
     Ok(())
 }
 
+/// The weights of a layer's full attention.
+fn attention(mapper: &mut Mapper<'_>, path: &str, tensors: &str) -> Result<(), ModelError> {
+    mapper.fields(path, tensors, ATTENTION)?;
+    mapper.fields(path, tensors, CENTRED_HEAD_NORMS)
+}
+
 /// Norms and the feed-forward block of a layer.
 fn around(mapper: &mut Mapper<'_>, member: Member, path: &str, tensors: &str) -> Result<(), ModelError> {
     mapper.fields(path, tensors, NORMS)?;
@@ -209,29 +217,7 @@ fn draft(mapper: &mut Mapper<'_>, member: Member, inv_freq: Arc<[f32]>) -> Resul
     if !there {
         return Ok(());
     }
-    mapper.fields("draft.", &layer, FULL)?;
+    attention(mapper, "draft.", &layer)?;
     around(mapper, member, "draft.", &layer)?;
     mapper.fields("", &around_layer, DRAFT)
-}
-
-fn layer_kinds(mapper: &Mapper<'_>) -> Result<Vec<&'static str>, ModelError> {
-    let config = mapper.config();
-    let count = layer_count(mapper)?;
-    match config {
-        Config::Json(json) => {
-            if let Some(kinds) = layer_types(json, count, ("linear_attention", "delta"))? {
-                return Ok(kinds);
-            }
-        }
-        Config::Gguf(gguf) => {
-            // The list counts the layers of the draft head too.
-            let blocks = gguf.size("block_count")?;
-            if let Some(recurrent) = gguf.flags("attention.recurrent_layers", blocks)? {
-                let kind = |recurrent| if recurrent { "delta" } else { "full" };
-                return Ok(recurrent.into_iter().take(count).map(kind).collect());
-            }
-        }
-    }
-    let interval = config.size_or(key("full_attention_interval", "full_attention_interval"), 4)?;
-    Ok((1..=count).map(|layer| if layer % interval == 0 { "full" } else { "delta" }).collect())
 }
