@@ -1,5 +1,7 @@
 //! The covers of whole models' graphs, and how long one takes to find.
 
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -8,15 +10,18 @@ use fiddlehead_graph::queries::*;
 use fiddlehead_graph::*;
 use fiddlehead_lang::hir::{Field, FieldRole, Scalar, Type};
 
-const PROGRAMS: [(&str, &str); 7] = [
-    ("llama", include_str!("../../models/programs/llama.fh")),
-    ("qwen3", include_str!("../../models/programs/qwen3.fh")),
-    ("gemma3", include_str!("../../models/programs/gemma3.fh")),
-    ("qwen3_moe", include_str!("../../models/programs/qwen3_moe.fh")),
-    ("qwen3_5", include_str!("../../models/programs/qwen3_5.fh")),
-    ("qwen3_5_moe", include_str!("../../models/programs/qwen3_5_moe.fh")),
-    ("qwen3_next", include_str!("../../models/programs/qwen3_next.fh")),
-];
+/// Every program that is shipped, by name.
+fn programs() -> Vec<(String, String)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../models/programs");
+    let paths = fs::read_dir(folder).expect("the programs").map(|entry| entry.expect("an entry").path());
+    let read = |path: PathBuf| {
+        let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
+        (name, fs::read_to_string(path).expect("a text"))
+    };
+    let mut programs: Vec<_> = paths.map(read).collect();
+    programs.sort();
+    programs
+}
 
 const DIMS: [(&str, i64); 17] = [
     ("V", 100),
@@ -49,8 +54,7 @@ fn known(ty: &Type, flag: bool) -> Known {
 }
 
 /// A model of that many layers, every fourth of its second kind when it has two; all statics are `flag`.
-fn model(name: &str, layers: usize, flag: bool) -> ModelGraph {
-    let (_, text) = PROGRAMS.iter().find(|(known, _)| *known == name).expect("a program");
+fn model(name: &str, text: &str, layers: usize, flag: bool) -> ModelGraph {
     let program = fiddlehead_lang::compile(name, text).expect("the program compiles");
     let declared = program.models.iter().find(|model| model.name == name).expect("its model");
     let mut bindings = ModelBindings::default();
@@ -98,10 +102,10 @@ fn model(name: &str, layers: usize, flag: bool) -> ModelGraph {
 
 #[test]
 fn every_stateful_part_is_a_site() {
-    for (name, _) in PROGRAMS {
+    for (name, text) in programs() {
         for flag in [false, true] {
             for optimised in [false, true] {
-                for step in &model(name, 4, flag).steps {
+                for step in &model(&name, &text, 4, flag).steps {
                     let graph = if optimised { rewrite::optimise(step) } else { step.clone() };
                     let sites = assign_sites(&graph);
                     let count =
@@ -128,8 +132,8 @@ fn every_stateful_part_is_a_site() {
 /// Every weight is read by a row kernel's view, and what reads the same vector merges.
 #[test]
 fn weights_are_read_by_rows() {
-    for (name, _) in PROGRAMS {
-        let graph = rewrite::optimise(&model(name, 4, false).steps[0]);
+    for (name, text) in programs() {
+        let graph = rewrite::optimise(&model(&name, &text, 4, false).steps[0]);
         let sites = assign_sites(&graph);
         let found: Vec<Contraction> = sites
             .sites
@@ -158,7 +162,8 @@ fn weights_are_read_by_rows() {
 /// Not a benchmark: a scan that went quadratic would take seconds here.
 #[test]
 fn large_models_are_quick() {
-    let step = rewrite::optimise(&model("qwen3_5", 48, false).steps[0]);
+    let text = include_str!("../../models/programs/qwen3_5.fh");
+    let step = rewrite::optimise(&model("qwen3_5", text, 48, false).steps[0]);
     let best = (0..10)
         .map(|_| {
             let start = Instant::now();

@@ -6,6 +6,8 @@
 mod gemma3;
 mod hybrid;
 mod llama;
+mod mistral;
+mod qwen2;
 mod qwen3;
 
 use crate::architecture::Architecture;
@@ -14,6 +16,8 @@ use crate::architecture::Architecture;
 pub fn architectures() -> &'static [Architecture] {
     &[
         llama::LLAMA,
+        mistral::MISTRAL,
+        qwen2::QWEN2,
         qwen3::QWEN3,
         qwen3::QWEN3_MOE,
         gemma3::GEMMA3,

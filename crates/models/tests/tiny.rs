@@ -11,6 +11,10 @@ use fiddlehead_oracle::{Array, Oracle, OracleSessions};
 fn agrees(name: &str) {
     let folder = folder("tiny").join(name);
     compare(name, &folder, &folder, usize::MAX);
+    let file = folder.join("model.gguf");
+    if file.exists() {
+        return compare(name, &folder, &file, usize::MAX);
+    }
     match fixtures() {
         // The converter cut gemma3's embedding to the tokenizer's 1537 tokens.
         Some(fixtures) => {
@@ -58,6 +62,18 @@ fn qwen3_5() {
 #[test]
 fn llama() {
     agrees("llama");
+}
+
+#[test]
+fn qwen2() {
+    agrees("qwen2");
+}
+
+#[test]
+fn mistral() {
+    // In GGUF files it is a llama.
+    let folder = folder("tiny").join("mistral");
+    compare("mistral", &folder, &folder, usize::MAX);
 }
 
 #[test]

@@ -1,9 +1,11 @@
 //! Logits under `f32`, within 1e-3 of the greatest magnitude.
 
+use std::path::Path;
+
 use fiddlehead_forest::{Class, SessionId};
 use fiddlehead_plan::{Numerics, Values};
 
-use crate::{arg_max, array, chain, executor, feed, floats, folder, stories};
+use crate::{arg_max, array, chain, executor, feed, feed_as, floats, folder, stories};
 
 /// The bound, relative to the greatest wanted magnitude of the row.
 const BOUND: f32 = 1e-3;
@@ -51,10 +53,18 @@ fn stories_and_its_draft_head() {
     assert!(worst <= BOUND, "{worst}");
 }
 
-/// A tiny checkpoint of random weights: every architecture through the whole system.
+/// A tiny checkpoint of random weights: every architecture through the whole system, all tokens at once and one by one.
 fn tiny(name: &str) {
     let folder = folder("tiny").join(name);
-    let mut executor = executor(&folder, Numerics::F32);
+    compare(name, &folder, &folder);
+    let file = folder.join("model.gguf");
+    if file.exists() {
+        compare(name, &folder, &file);
+    }
+}
+
+fn compare(name: &str, folder: &Path, path: &Path) {
+    let mut executor = executor(path, Numerics::F32);
     let golden = folder.join("golden.npz");
     let (tokens, shape) = array::<i32>(&golden, "tokens");
     let (positions, _) = array::<i64>(&golden, "positions");
@@ -63,14 +73,27 @@ fn tiny(name: &str) {
     let vocabulary = logits.len() / rows / positions.len();
     for row in 0..rows {
         let tokens: Vec<u32> = tokens[row * length..][..length].iter().map(|&token| token as u32).collect();
-        let session = SessionId(row as u64);
-        executor.open(session).expect("it opens");
-        let outputs = feed(executor.as_mut(), session, &tokens);
-        for (place, &position) in positions.iter().enumerate() {
-            let found = &floats(&outputs[0])[position as usize * vocabulary..][..vocabulary];
-            let wanted = &logits[(row * positions.len() + place) * vocabulary..][..vocabulary];
-            let error = error(found, wanted);
-            assert!(error <= BOUND, "{name}, row {row}, position {position}: {error}");
+        let (prompt, generated) = (SessionId(2 * row as u64), SessionId(2 * row as u64 + 1));
+        executor.open(prompt).expect("it opens");
+        executor.open(generated).expect("it opens");
+        let outputs = feed(executor.as_mut(), prompt, &tokens);
+        let at_once = floats(&outputs[0]);
+        let mut one_by_one = Vec::new();
+        for token in tokens {
+            let outputs = feed_as(executor.as_mut(), generated, &[token], Class::Generated);
+            one_by_one.extend_from_slice(floats(&outputs[0]));
+        }
+        for (way, found) in [("all at once", at_once), ("one by one", &one_by_one)] {
+            for (place, &position) in positions.iter().enumerate() {
+                let found = &found[position as usize * vocabulary..][..vocabulary];
+                let wanted = &logits[(row * positions.len() + place) * vocabulary..][..vocabulary];
+                let error = error(found, wanted);
+                assert!(
+                    error <= BOUND,
+                    "{name}, {}, row {row}, position {position}, {way}: {error}",
+                    path.display()
+                );
+            }
         }
     }
 }
@@ -83,6 +106,16 @@ fn tiny_qwen3_5() {
 #[test]
 fn tiny_llama() {
     tiny("llama");
+}
+
+#[test]
+fn tiny_qwen2() {
+    tiny("qwen2");
+}
+
+#[test]
+fn tiny_mistral() {
+    tiny("mistral");
 }
 
 #[test]

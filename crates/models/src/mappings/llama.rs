@@ -1,4 +1,4 @@
-//! Llama 2 and 3, and Mistral.
+//! Llama 2 and 3, and Mistral's GGUF files.
 //!
 //! Source: the configuration and tensor names of Hugging Face's `llama`; the keys and tensor names of GGUF's `llama`.
 
@@ -11,7 +11,7 @@ use crate::names::Names;
 
 pub(crate) const LLAMA: Architecture = Architecture {
     name: "llama",
-    model_types: &["llama", "mistral"],
+    model_types: &["llama"],
     gguf_names: &["llama"],
     program: include_str!("../../programs/llama.fh"),
     map: llama,
