@@ -31,7 +31,8 @@ pub fn explain(arguments: &ExplainArguments) -> Result<ExitCode> {
 
 fn explain_program(arguments: &ExplainArguments, path: &Path) -> Result<()> {
     let program = compile(&path.display().to_string(), &read_program(path)?)?;
-    if program.functions.iter().all(|function| function.model.is_some()) && !program.models.is_empty() {
+    let plain = program.functions.iter().any(|function| function.model.is_none() && function.name == "main");
+    if !plain && !program.models.is_empty() {
         let name = path.display();
         return Err(usage(format!(
             "{name} holds a model, whose sizes a checkpoint tells; give --model PATH instead"

@@ -25,6 +25,17 @@ fn a_program_is_explained_and_drawn() {
 }
 
 #[test]
+fn a_models_program_is_checked() {
+    let program = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/programs/llama.fh");
+    fiddlehead(&["explain", program]).failed(2, &["llama.fh", "holds a model", "--model PATH"]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("llama.fh");
+    let text = fs::read_to_string(program).expect("a program");
+    fs::write(&path, text.replace("layer.norm_in", "layer.norm_out")).expect("written");
+    fiddlehead(&["explain", path.to_str().expect("UTF-8")]).failed(1, &["llama.fh", "norm_out"]);
+}
+
+#[test]
 fn a_model_is_explained() {
     let said = fiddlehead(&["explain", "--embedded", "--step", "main"]).succeeded();
     for word in ["graph main", "attention", "recurrence", "contraction", "plan for"] {
