@@ -55,9 +55,9 @@ pub enum TextError {
         /// The template's own words.
         message: String,
     },
-    /// The template used more work than a conversation can need.
-    #[error("the chat template does not come to an end; it was stopped")]
-    TemplateOutOfFuel,
+    /// The template used more time or memory than a conversation can need.
+    #[error("the chat template takes far more work or memory than these messages can need; it was stopped")]
+    TemplateExhausted,
     /// The template failed on this conversation.
     #[error("the chat template failed: {reason}")]
     TemplateFailed {

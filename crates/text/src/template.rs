@@ -1,48 +1,57 @@
 //! Chat templates: Jinja as Hugging Face's models write it.
 //!
-//! The engine is `minijinja`; `functions` adds what templates expect beyond it, `python` and `json` make values look
-//! as Python writes them, `date` tells the time.
+//! `minijinja` reads a template's text; `render` and `expression` go through what it read, with `operators`, `filters`,
+//! `sequences`, `tests`, `methods` and `functions` for what a template can call. `python` and `json` write values as Python
+//! writes them, `date` tells the time. A template comes with a model, from anywhere: `meter` bounds what it may do.
 
+mod arguments;
+mod compare;
 mod date;
+mod expression;
+mod filters;
+mod format;
 mod functions;
 mod json;
+mod meter;
+mod methods;
+mod operators;
 mod python;
+mod render;
+mod sequences;
+mod tests;
+mod value;
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::error::Error as _;
 use std::time::SystemTime;
 
+use minijinja::machinery::{ast::Stmt, parse};
 use minijinja::syntax::SyntaxConfig;
-use minijinja::{AutoEscape, Environment, ErrorKind, UndefinedBehavior, Value};
 use serde_json::Value as Json;
 
+use self::meter::{Fault, Meter, Outcome};
+use self::render::{Given, Renderer};
+use self::value::Value;
 use crate::ends::token_text;
-use crate::request::is_keyword;
 use crate::{ChatRequest, TextError};
 
-/// The most work a rendering may take: instructions, plus one for each 64 bytes made. Long conversations take tens of
-/// thousands; a template that does not end is stopped after half a second or so and about a hundred megabytes.
-const FUEL: u64 = 2_000_000;
+/// The longest template, in bytes; those of public models have at most a tenth of it.
+const LONGEST: usize = 256 << 10;
 
-/// The stack of a rendering, in bytes of address space. The engine frees nested values recursively, and this much fuel can
-/// nest some hundred thousand: the stack holds them all.
+/// The stack of a rendering, in bytes of address space. What the longest template can nest is read and freed recursively.
 const STACK: usize = 256 << 20;
 
 /// The name of the only template, or of the one to take when nothing else is said.
 const DEFAULT: &str = "default";
 /// The name of the template to take when the request brings tools.
 const WITH_TOOLS: &str = "tool_use";
-/// The variable that holds the mark for `tojson`; no template can spell it.
-const MARK: &str = "\u{0}mark";
-/// The variable that holds the time for `strftime_now`, in seconds.
-const NOW: &str = "\u{0}now";
 
 /// A model's chat template, or several by name.
 ///
-/// A template comes with the model, so it is bounded but not distrusted: one made to do harm can still have the engine
-/// join lists without end. Do not build one from what a request says.
+/// A template may do anything that Jinja allows, for as long and with as much memory as a conversation can need; one made to
+/// do harm ends with [`TextError::TemplateExhausted`].
 pub struct ChatTemplate {
-    environment: Environment<'static>,
     /// Names and sources, in the order of the file.
     sources: Vec<(String, String)>,
     /// `bos_token` and the like, by the names that templates use.
@@ -96,21 +105,20 @@ impl ChatTemplate {
         sources: Vec<(String, String)>,
         tokens: Vec<(&'static str, String)>,
     ) -> Result<ChatTemplate, TextError> {
-        let mut environment = Environment::new();
-        let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
-        environment.set_syntax(syntax.map_err(|error| syntax_error(DEFAULT, &error))?);
-        environment.set_auto_escape_callback(|_| AutoEscape::None);
-        environment.set_undefined_behavior(UndefinedBehavior::Lenient);
-        environment.set_fuel(Some(FUEL));
-        environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
-        environment.set_formatter(python::format);
-        functions::add(&mut environment);
         for (name, source) in &sources {
-            environment
-                .add_template_owned(name.clone(), functions::without_generation_tags(source))
-                .map_err(|error| syntax_error(name, &error))?;
+            if source.len() > LONGEST {
+                let reason = format!("it has {} bytes; up to {LONGEST} are supported", source.len());
+                return Err(TextError::TemplateSyntax { name: name.clone(), reason });
+            }
         }
-        Ok(ChatTemplate { environment, sources, tokens })
+        let sources: Vec<(String, String)> = sources
+            .into_iter()
+            .map(|(name, source)| (name, functions::without_generation_tags(&source)))
+            .collect();
+        for (name, source) in &sources {
+            on_a_large_stack(|| read(name, source).map(drop))?;
+        }
+        Ok(ChatTemplate { sources, tokens })
     }
 
     /// The names of the templates, in the order of the file.
@@ -133,7 +141,7 @@ impl ChatTemplate {
         &self,
         request: &ChatRequest,
         mark: char,
-        marked: &dyn Fn(&str) -> Cow<'_, str>,
+        marked: &(dyn Fn(&str) -> Cow<'_, str> + Sync),
     ) -> Result<String, TextError> {
         self.render_with(request, Some(mark), marked)
     }
@@ -148,48 +156,71 @@ impl ChatTemplate {
         &self,
         request: &ChatRequest,
         mark: Option<char>,
-        marked: &dyn Fn(&str) -> Cow<'_, str>,
+        marked: &(dyn Fn(&str) -> Cow<'_, str> + Sync),
     ) -> Result<String, TextError> {
         request.check()?;
-        let name = self.choose(request)?;
-        let template = self.environment.get_template(name).map_err(render_error)?;
-        let list = |values: &Option<Vec<Json>>| match values {
-            Some(values) => values.iter().map(|value| value_of(value, marked)).collect(),
-            None => Value::from(()),
-        };
-        let messages = request
-            .messages
-            .iter()
-            .map(|message| value_of(&functions::with_parsed_arguments(message), marked));
-        let now = request.now.unwrap_or_else(SystemTime::now);
-        let variables = request.variables.iter().map(|(name, value)| (name.clone(), value_of(value, marked)));
-        let own = [
-            ("messages", messages.collect()),
-            ("tools", list(&request.tools)),
-            ("documents", list(&request.documents)),
-            ("add_generation_prompt", Value::from(request.add_generation_prompt)),
-            (NOW, Value::from(date::seconds(now))),
-            (MARK, mark.map_or(Value::from(()), |mark| Value::from(mark.to_string()))),
-        ];
-        let tokens = self.tokens.iter().map(|(name, token)| (name.to_string(), Value::from(token.as_str())));
-        // The later of two equal names wins: a request's variables replace no message and no token.
-        let own = own.into_iter().map(|(name, value)| (name.to_owned(), value));
-        let context = Value::from_pairs(variables.chain(tokens).chain(own));
-        on_a_large_stack(|| template.render(context).map_err(render_error))
+        let (name, source) = self.choose(request)?;
+        on_a_large_stack(|| {
+            let template = read(name, source)?;
+            let given = self.given(request, mark, marked).map_err(|fault| error_of(name, fault))?;
+            let mut size = 0usize;
+            request.each_text(&mut |text| size = size.saturating_add(text.len()));
+            Renderer::new(Meter::new(size), given).render(&template).map_err(|fault| error_of(name, fault))
+        })
     }
 
-    fn choose<'a>(&'a self, request: &'a ChatRequest) -> Result<&'a str, TextError> {
-        let has = |name: &str| self.sources.iter().any(|(known, _)| known == name);
+    /// What the template is given: a request's variables replace no message and no token.
+    fn given(
+        &self,
+        request: &ChatRequest,
+        mark: Option<char>,
+        marked: &(dyn Fn(&str) -> Cow<'_, str> + Sync),
+    ) -> Outcome<Given> {
+        let unmetered = Meter::new(usize::MAX);
+        let list = |values: &mut dyn Iterator<Item = Outcome<Value>>| {
+            Value::list(&unmetered, values.collect::<Outcome<_>>()?)
+        };
+        let optional = |values: &Option<Vec<Json>>| match values {
+            Some(values) => list(&mut values.iter().map(|value| Value::from_json(value, marked))),
+            None => Ok(Value::None),
+        };
+        let mut messages = request
+            .messages
+            .iter()
+            .map(|message| Value::from_json(&functions::with_parsed_arguments(message), marked));
+        let mut variables = HashMap::new();
+        for (name, value) in &request.variables {
+            variables.insert(name.clone(), Value::from_json(value, marked)?);
+        }
+        for (name, token) in &self.tokens {
+            variables.insert((*name).to_owned(), Value::text(token.as_str()));
+        }
+        let own = [
+            ("messages", list(&mut messages)?),
+            ("tools", optional(&request.tools)?),
+            ("documents", optional(&request.documents)?),
+            ("add_generation_prompt", Value::Bool(request.add_generation_prompt)),
+        ];
+        variables.extend(own.map(|(name, value)| (name.to_owned(), value)));
+        let now = date::seconds(request.now.unwrap_or_else(SystemTime::now));
+        Ok(Given { variables, mark, now })
+    }
+
+    /// The name and the source of the template to take.
+    fn choose(&self, request: &ChatRequest) -> Result<(&str, &str), TextError> {
+        let find = |name: &str| self.sources.iter().find(|(known, _)| known == name);
         let name = match &request.template {
             Some(name) => name,
-            None if request.tools.is_some() && has(WITH_TOOLS) => WITH_TOOLS,
+            None if request.tools.is_some() && find(WITH_TOOLS).is_some() => WITH_TOOLS,
             None => DEFAULT,
         };
-        if !has(name) {
-            let known = self.names().collect::<Vec<_>>().join(", ");
-            return Err(TextError::NoSuchTemplate { name: name.to_owned(), known });
+        match find(name) {
+            Some((name, source)) => Ok((name, source)),
+            None => {
+                let known = self.names().collect::<Vec<_>>().join(", ");
+                Err(TextError::NoSuchTemplate { name: name.to_owned(), known })
+            }
         }
-        Ok(name)
     }
 }
 
@@ -199,62 +230,35 @@ impl std::fmt::Debug for ChatTemplate {
     }
 }
 
-fn on_a_large_stack(render: impl FnOnce() -> Result<String, TextError> + Send) -> Result<String, TextError> {
+/// What `minijinja` reads of a source.
+fn read<'a>(name: &'a str, source: &'a str) -> Result<Stmt<'a>, TextError> {
+    let syntax_error = |error: minijinja::Error| {
+        let mut reason = error.to_string();
+        if let Some(cause) = error.source() {
+            reason += &format!(": {cause}");
+        }
+        TextError::TemplateSyntax { name: name.to_owned(), reason }
+    };
+    let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
+    parse(source, name, syntax.map_err(syntax_error)?).map_err(syntax_error)
+}
+
+fn error_of(name: &str, fault: Fault) -> TextError {
+    match fault {
+        Fault::Exhausted => TextError::TemplateExhausted,
+        Fault::Raised(message) => TextError::TemplateRaised { message },
+        Fault::Failed { reason, line: Some(line) } => {
+            TextError::TemplateFailed { reason: format!("{reason} (in {name}:{line})") }
+        }
+        Fault::Failed { reason, line: None } => TextError::TemplateFailed { reason },
+    }
+}
+
+fn on_a_large_stack<T: Send>(work: impl FnOnce() -> Result<T, TextError> + Send) -> Result<T, TextError> {
     let failed = |reason: &str| TextError::TemplateFailed { reason: reason.to_owned() };
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("chat template".to_owned()).stack_size(STACK);
-        let thread = thread.spawn_scoped(scope, render).map_err(|error| failed(&error.to_string()))?;
+        let thread = thread.spawn_scoped(scope, work).map_err(|error| failed(&error.to_string()))?;
         thread.join().unwrap_or_else(|_| Err(failed("the template engine gave up")))
     })
-}
-
-/// JSON as the template sees it, with `marked` applied to every text and every field's name.
-fn value_of(json: &Json, marked: &dyn Fn(&str) -> Cow<'_, str>) -> Value {
-    match json {
-        Json::Null => Value::from(()),
-        Json::Bool(value) => Value::from(*value),
-        Json::Number(number) => match (number.as_i64(), number.as_u64(), number.as_f64()) {
-            (Some(value), ..) => Value::from(value),
-            (_, Some(value), _) => Value::from(value),
-            (.., value) => Value::from(value.unwrap_or(f64::NAN)),
-        },
-        Json::String(text) => Value::from(marked(text).as_ref()),
-        Json::Array(list) => list.iter().map(|value| value_of(value, marked)).collect(),
-        Json::Object(object) => Value::from_pairs(object.iter().map(|(name, value)| {
-            let keyword = is_keyword(name, value);
-            let value =
-                if keyword { value_of(value, &|text| Cow::Borrowed(text)) } else { value_of(value, marked) };
-            (marked(name).into_owned(), value)
-        })),
-    }
-}
-
-fn syntax_error(name: &str, error: &minijinja::Error) -> TextError {
-    TextError::TemplateSyntax { name: name.to_owned(), reason: describe(error) }
-}
-
-fn render_error(error: minijinja::Error) -> TextError {
-    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&error);
-    while let Some(current) = cause {
-        if let Some(raised) = current.downcast_ref::<functions::Raised>() {
-            return TextError::TemplateRaised { message: raised.0.clone() };
-        }
-        if current
-            .downcast_ref::<minijinja::Error>()
-            .is_some_and(|error| error.kind() == ErrorKind::OutOfFuel)
-        {
-            return TextError::TemplateOutOfFuel;
-        }
-        cause = current.source();
-    }
-    TextError::TemplateFailed { reason: describe(&error) }
-}
-
-/// The engine's message, line and cause.
-fn describe(error: &minijinja::Error) -> String {
-    let mut text = error.to_string();
-    if let Some(source) = error.source() {
-        text += &format!(": {source}");
-    }
-    text
 }

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
 use fiddlehead_text::{ChatRequest, ChatTemplate, TextError};
 use serde_json::{Value, json};
@@ -64,28 +64,6 @@ fn arguments_in_a_string_are_the_object_they_hold() {
 }
 
 #[test]
-fn vllm_52025_nested_ranges_run_out_of_fuel() {
-    let start = Instant::now();
-    for source in [
-        "{% for a in range(100000) %}{% for b in range(100000) %}{{ a }}{% endfor %}{% endfor %}",
-        "{% set ns = namespace(x='xxxxxxxx') %}{% for a in range(90) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}",
-        "{% macro f(x) %}{{ f(x) }}{{ f(x) }}{% endmacro %}{{ f(1) }}",
-        "{{ 'x' * 9000000000 }}",
-        "{% set ns = namespace(x=[1]) %}{% for a in range(90) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x }}",
-        "{% set ns = namespace(x=[1]) %}{% for a in range(90) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x|tojson }}",
-        "{% set ns = namespace(x=[1]) %}{% for a in range(9) %}{% for a in range(99999) %}{% set ns.x = [ns.x] %}{% endfor %}{% endfor %}{{ ns.x }}{{ ns.x|tojson }}",
-    ] {
-        let error = render(source).expect_err("stopped");
-        assert!(!error.to_string().is_empty());
-        assert!(start.elapsed() < Duration::from_secs(60), "{source}");
-    }
-    assert_eq!(
-        render("{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}"),
-        Err(TextError::TemplateOutOfFuel)
-    );
-}
-
-#[test]
 fn llama_cpp_11402_a_template_that_raises_gives_its_message() {
     for source in [
         "{{ raise_exception('Only user and assistant roles are supported!') }}",
@@ -99,6 +77,21 @@ fn llama_cpp_11402_a_template_that_raises_gives_its_message() {
             })
         );
     }
+}
+
+#[test]
+fn sglang_13722_hugging_faces_keywords_work() {
+    let source = "{{ messages[0]|tojson(ensure_ascii=False) }}|{{ messages[0].content|tojson(ensure_ascii=True) }}|{{ messages[0].content|tojson(ensure_ascii=False, indent=2, separators=(',', ': '), sort_keys=True) }}|{{ strftime_now('%Y-%m-%d') }}|{% if strftime_now is defined and raise_exception is defined %}both{% endif %}";
+    let mut request = ChatRequest::new(vec![ChatRequest::message("user", "é🦊")]);
+    request.now = Some(UNIX_EPOCH + Duration::from_secs(951_826_395));
+    let template = ChatTemplate::new(source, None, None).expect("a template");
+    assert_eq!(
+        template.render(&request).as_deref(),
+        Ok(r#"{"role": "user", "content": "é🦊"}|"\u00e9\ud83e\udd8a"|"é🦊"|2000-02-29|both"#)
+    );
+    let raising =
+        ChatTemplate::new("{{ raise_exception('no ' ~ messages|length) }}", None, None).expect("a template");
+    assert_eq!(raising.render(&request), Err(TextError::TemplateRaised { message: "no 1".to_owned() }));
 }
 
 #[test]

@@ -1,78 +1,137 @@
-//! What templates expect beyond the engine: `raise_exception`, `strftime_now`, `tojson` with Python's keywords, the
-//! `generation` tag, arguments of tool calls as objects.
+//! The functions that templates call, and what their text and their messages need before they are read.
 
 use std::borrow::Cow;
 
-use minijinja::value::Kwargs;
-use minijinja::{Environment, Error, ErrorKind, State, Value};
 use serde_json::Value as Json;
 
-use super::json::{JsonStyle, dump};
-use super::{MARK, NOW, date, python};
+use super::arguments::Arguments;
+use super::meter::{Fault, Outcome};
+use super::render::Renderer;
+use super::value::{Entries, Key, Value};
+use super::{compare, date, python};
 
-/// A template's own refusal; travels as an error's source.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub(super) struct Raised(pub String);
+/// The functions there are.
+pub(super) const NAMES: [&str; 5] = ["range", "dict", "namespace", "raise_exception", "strftime_now"];
 
-pub(super) fn add(environment: &mut Environment<'static>) {
-    environment.add_function("raise_exception", raise_exception);
-    environment.add_function("strftime_now", strftime_now);
-    environment.add_filter("tojson", to_json);
-    environment.add_filter("string", python::text);
-}
-
-fn raise_exception(state: &State, message: &Value) -> Result<Value, Error> {
-    let message = python::text(state, message)?;
-    Err(Error::new(ErrorKind::InvalidOperation, "the template raised").with_source(Raised(message)))
-}
-
-fn strftime_now(state: &State, format: &str) -> Result<String, Error> {
-    let now = state.lookup(NOW).and_then(|now| i64::try_from(now).ok());
-    let now = now.ok_or_else(|| Error::new(ErrorKind::InvalidOperation, "the time is not known"))?;
-    Ok(date::format(format, now))
-}
-
-/// Python's `json.dumps` by its keywords; a first plain argument is `ensure_ascii` where it is a truth value, and the
-/// indent where it is a number.
-fn to_json(state: &State, value: &Value, first: Option<Value>, keywords: Kwargs) -> Result<Value, Error> {
-    let mut style = JsonStyle::default();
-    let first_is_flag = first.as_ref().is_some_and(|first| bool::try_from(first.clone()).is_ok());
-    let ascii = keywords.get::<Option<Value>>("ensure_ascii")?.or(first.clone().filter(|_| first_is_flag));
-    style.ensure_ascii = ascii.is_some_and(|ascii| ascii.is_true());
-    style.sort_keys = keywords.get::<Option<Value>>("sort_keys")?.is_some_and(|sort| sort.is_true());
-    let indent = keywords.get::<Option<Value>>("indent")?.or(first.filter(|_| !first_is_flag));
-    if let Some(indent) = indent.filter(|indent| !indent.is_none() && !indent.is_undefined()) {
-        style.indent = Some(indent_text(&indent)?);
-        style.item_separator = ",".to_owned();
+/// Calls one of [`NAMES`].
+pub(super) fn call(renderer: &mut Renderer<'_>, name: &str, mut arguments: Arguments) -> Outcome<Value> {
+    match name {
+        "range" => {
+            let mut bounds = Vec::new();
+            while let Some(bound) = arguments.optional_int("range")? {
+                bounds.push(bound);
+            }
+            arguments.finish()?;
+            range(renderer, &bounds)
+        }
+        "dict" => Value::map(&renderer.meter, entries(arguments)?),
+        "namespace" => {
+            let entries = entries(arguments)?;
+            renderer.meter.entries(entries.len() + 1)?;
+            renderer.namespaces.push(entries);
+            Ok(Value::Namespace(renderer.namespaces.len() - 1))
+        }
+        "raise_exception" => {
+            let message = arguments.required("message")?;
+            arguments.finish()?;
+            Err(Fault::Raised(python::text(&renderer.meter, &message)?))
+        }
+        "strftime_now" => {
+            let pattern = arguments.text("format")?;
+            arguments.finish()?;
+            // No directive is longer than 32 times its own two characters.
+            renderer.meter.bytes(pattern.len().saturating_mul(32))?;
+            Ok(Value::text(date::format(&pattern, renderer.given.now)))
+        }
+        other => Err(Fault::failed(format!("there is no function `{other}`"))),
     }
-    if let Some(separators) = keywords.get::<Option<Value>>("separators")?.filter(|value| !value.is_none()) {
-        let part = |index: usize| {
-            separators.get_item_by_index(index)?.as_str().map(str::to_owned).ok_or_else(bad_separators)
-        };
-        (style.item_separator, style.key_separator) = (part(0)?, part(1)?);
-    }
-    keywords.assert_all_used()?;
-    style.untouched = state.lookup(MARK).and_then(|mark| mark.as_str()?.chars().next());
-    Ok(Value::from_safe_string(dump(state, value, &style)?))
 }
 
-fn bad_separators() -> Error {
-    Error::new(ErrorKind::InvalidOperation, "tojson's separators must be two strings")
+/// A map's entries: those of a map, then the named ones.
+fn entries(mut arguments: Arguments) -> Outcome<Entries> {
+    let mut entries = match arguments.positional.is_empty() {
+        true => Entries::new(),
+        false => match arguments.required("entries")? {
+            Value::Map(map) => map.entries.clone(),
+            other => return Err(Fault::failed(format!("{} cannot be made into a map", other.kind()))),
+        },
+    };
+    entries.extend(
+        std::mem::take(&mut arguments.named).into_iter().map(|(name, value)| (Key::Text(name), value)),
+    );
+    arguments.finish()?;
+    Ok(entries)
 }
 
-/// An indent is a number of spaces or the text itself; a bound keeps a number from asking for gigabytes.
-fn indent_text(indent: &Value) -> Result<String, Error> {
-    const MAXIMUM: usize = 64;
-    if let Some(text) = indent.as_str() {
-        return Ok(text.to_owned());
+fn range(renderer: &Renderer<'_>, bounds: &[i128]) -> Outcome<Value> {
+    let (start, stop, step) = match *bounds {
+        [stop] => (0, stop, 1),
+        [start, stop] => (start, stop, 1),
+        [start, stop, step] => (start, stop, step),
+        _ => return Err(Fault::failed("range takes one to three numbers")),
+    };
+    let span = if step > 0 { stop.saturating_sub(start) } else { start.saturating_sub(stop) };
+    let count = match (step, span) {
+        (0, _) => return Err(Fault::failed("range takes no step of 0")),
+        (_, ..=0) => 0,
+        (step, span) => (span - 1) / step.saturating_abs() + 1,
+    };
+    let count = usize::try_from(count).map_err(|_| Fault::Exhausted)?;
+    renderer.meter.entries(count)?;
+    Value::list(&renderer.meter, (0..count).map(|turn| Value::Int(start + turn as i128 * step)).collect())
+}
+
+/// An attribute of the `loop` of a loop that runs.
+pub(super) fn loop_attribute(renderer: &Renderer<'_>, id: usize, name: &str) -> Outcome<Value> {
+    let Some(turns) = renderer.loops.get(id) else { return Ok(Value::Undefined) };
+    let number = |number: usize| Ok(Value::Int(number as i128));
+    let left = turns.items.len().saturating_sub(turns.index);
+    let item = |index: Option<usize>| {
+        let item = index.and_then(|index| turns.items.get(index));
+        Ok(item.cloned().unwrap_or(Value::Undefined))
+    };
+    match name {
+        "index" => number(turns.index + 1),
+        "index0" => number(turns.index),
+        "revindex" => number(left),
+        "revindex0" => number(left.saturating_sub(1)),
+        "first" => Ok(Value::Bool(turns.index == 0)),
+        "last" => Ok(Value::Bool(left == 1)),
+        "length" => number(turns.items.len()),
+        "depth" => number(turns.depth + 1),
+        "depth0" => number(turns.depth),
+        "previtem" => item(turns.index.checked_sub(1)),
+        "nextitem" => item(turns.index.checked_add(1)),
+        _ => Ok(Value::Undefined),
     }
-    match usize::try_from(indent.clone()) {
-        Ok(spaces) if spaces <= MAXIMUM => Ok(" ".repeat(spaces)),
-        _ => {
-            Err(Error::new(ErrorKind::InvalidOperation, "tojson's indent must be a small number or a string"))
+}
+
+/// `loop.cycle(…)` and `loop.changed(…)`.
+pub(super) fn loop_method(
+    renderer: &mut Renderer<'_>,
+    id: usize,
+    name: &str,
+    arguments: Arguments,
+) -> Outcome<Value> {
+    if !arguments.named.is_empty() || arguments.positional.is_empty() {
+        return Err(Fault::failed(format!("loop.{name} takes values")));
+    }
+    let values = arguments.positional;
+    let Some(turns) = renderer.loops.get_mut(id) else { return Ok(Value::Undefined) };
+    if name == "cycle" {
+        let at = turns.index % values.len();
+        return Ok(values.get(at).cloned().unwrap_or(Value::Undefined));
+    }
+    let before = turns.changed.replace(values.clone());
+    let Some(before) = before.filter(|before| before.len() == values.len()) else {
+        return Ok(Value::Bool(true));
+    };
+    for (before, now) in before.iter().zip(&values) {
+        if !compare::equal(&renderer.meter, before, now)? {
+            return Ok(Value::Bool(true));
         }
     }
+    Ok(Value::Bool(false))
 }
 
 /// The source with `{% generation %}` and `{% endgeneration %}`, which mark the parts to train on, made into an `if` that

@@ -1,9 +1,8 @@
 //! Values as Python's `json.dumps` writes them.
 
-use minijinja::value::ValueKind;
-use minijinja::{Error, ErrorKind, State, Value};
-
+use super::meter::{Fault, Meter, Outcome};
 use super::python::{self, charge};
+use super::value::{Key, Value};
 
 /// The keywords of `json.dumps`.
 pub(super) struct JsonStyle {
@@ -30,83 +29,80 @@ impl Default for JsonStyle {
     }
 }
 
-/// Python's `json.dumps`. Writing costs fuel: a small template can build a value that is endless when written out.
-pub(super) fn dump(state: &State, value: &Value, style: &JsonStyle) -> Result<String, Error> {
-    let mut writer = Writer { text: String::new(), state, style };
+/// Python's `json.dumps`.
+pub(super) fn dump(meter: &Meter, value: &Value, style: &JsonStyle) -> Outcome<String> {
+    let mut writer = Writer { text: String::new(), meter, style };
     writer.value(value, 0)?;
     Ok(writer.text)
 }
 
 struct Writer<'a> {
     text: String,
-    state: &'a State<'a, 'a>,
+    meter: &'a Meter,
     style: &'a JsonStyle,
 }
 
 impl Writer<'_> {
-    fn value(&mut self, value: &Value, depth: usize) -> Result<(), Error> {
-        charge(self.state, value, depth)?;
-        match value.kind() {
-            ValueKind::None => self.text.push_str("null"),
-            ValueKind::Bool => self.text.push_str(if value.is_true() { "true" } else { "false" }),
-            ValueKind::Number => match python::number(value).as_str() {
-                "nan" => self.text.push_str("NaN"),
-                "inf" => self.text.push_str("Infinity"),
-                "-inf" => self.text.push_str("-Infinity"),
-                number => self.text.push_str(number),
-            },
-            ValueKind::String => self.string(value.as_str().unwrap_or_default()),
-            ValueKind::Seq | ValueKind::Iterable => {
+    fn value(&mut self, value: &Value, depth: usize) -> Outcome<()> {
+        charge(self.meter, value, depth)?;
+        match value {
+            Value::None => self.text.push_str("null"),
+            Value::Bool(value) => self.text.push_str(if *value { "true" } else { "false" }),
+            Value::Int(value) => self.text.push_str(&value.to_string()),
+            Value::Float(value) => self.text.push_str(&float(*value)),
+            Value::Text(text) => self.string(text),
+            Value::List(list) => {
                 self.text.push('[');
-                let mut any = false;
-                for item in value.try_iter()? {
-                    self.begin_item(&mut any, depth + 1)?;
-                    self.value(&item, depth + 1)?;
+                for (index, item) in list.items.iter().enumerate() {
+                    self.begin_item(index, depth + 1)?;
+                    self.value(item, depth + 1)?;
                 }
-                self.end_items(any, depth)?;
+                self.end_items(list.items.is_empty(), depth)?;
                 self.text.push(']');
             }
-            ValueKind::Map => {
+            Value::Map(map) => {
                 self.text.push('{');
-                let mut keys = value.try_iter()?.collect::<Vec<_>>();
+                self.meter.entries(map.entries.len())?;
+                let mut entries: Vec<(String, &Value)> = Vec::with_capacity(map.entries.len());
+                for (key, value) in &map.entries {
+                    charge(self.meter, &key.value(), depth)?;
+                    entries.push((key_text(key), value));
+                }
                 if self.style.sort_keys {
-                    keys.sort_by_key(key_text);
+                    let levels = entries.len().checked_ilog2().unwrap_or(0) as usize + 1;
+                    self.meter.steps(entries.len().saturating_mul(levels))?;
+                    entries.sort_by(|(left, _), (right, _)| left.cmp(right));
                 }
-                let mut any = false;
-                for key in keys {
-                    self.begin_item(&mut any, depth + 1)?;
-                    self.string(&key_text(&key));
+                for (index, (key, value)) in entries.iter().enumerate() {
+                    self.begin_item(index, depth + 1)?;
+                    self.string(key);
                     self.text.push_str(&self.style.key_separator);
-                    self.value(&value.get_item(&key)?, depth + 1)?;
+                    self.value(value, depth + 1)?;
                 }
-                self.end_items(any, depth)?;
+                self.end_items(entries.is_empty(), depth)?;
                 self.text.push('}');
             }
-            kind => {
-                return Err(Error::new(
-                    ErrorKind::InvalidOperation,
-                    format!("{kind} cannot be written as JSON"),
-                ));
-            }
+            other => return Err(Fault::failed(format!("{} cannot be written as JSON", other.kind()))),
         }
         Ok(())
     }
 
-    fn begin_item(&mut self, any: &mut bool, depth: usize) -> Result<(), Error> {
-        if std::mem::replace(any, true) {
+    fn begin_item(&mut self, index: usize, depth: usize) -> Outcome<()> {
+        self.meter.bytes(self.style.item_separator.len() + self.style.key_separator.len())?;
+        if index > 0 {
             self.text.push_str(&self.style.item_separator);
         }
         self.line(depth)
     }
 
-    fn end_items(&mut self, any: bool, depth: usize) -> Result<(), Error> {
-        if any { self.line(depth) } else { Ok(()) }
+    fn end_items(&mut self, empty: bool, depth: usize) -> Outcome<()> {
+        if empty { Ok(()) } else { self.line(depth) }
     }
 
     /// A new line and its indent, where there is an indent.
-    fn line(&mut self, depth: usize) -> Result<(), Error> {
+    fn line(&mut self, depth: usize) -> Outcome<()> {
         let Some(indent) = &self.style.indent else { return Ok(()) };
-        self.state.consume_fuel((depth * indent.len()) as u64 / 64)?;
+        self.meter.bytes(1 + depth * indent.len())?;
         self.text.push('\n');
         (0..depth).for_each(|_| self.text.push_str(indent));
         Ok(())
@@ -140,12 +136,23 @@ impl Writer<'_> {
     }
 }
 
+/// Python writes what JSON has no number for as words.
+fn float(value: f64) -> String {
+    match python::float(value).as_str() {
+        "nan" => "NaN".to_owned(),
+        "inf" => "Infinity".to_owned(),
+        "-inf" => "-Infinity".to_owned(),
+        number => number.to_owned(),
+    }
+}
+
 /// JSON's keys are strings: other keys as JSON writes them.
-fn key_text(key: &Value) -> String {
-    match key.kind() {
-        ValueKind::String => key.as_str().unwrap_or_default().to_owned(),
-        ValueKind::None => "null".to_owned(),
-        ValueKind::Number => python::number(key),
-        _ => key.to_string(),
+fn key_text(key: &Key) -> String {
+    match key {
+        Key::Text(text) => text.as_ref().to_owned(),
+        Key::None => "null".to_owned(),
+        Key::Bool(value) => value.to_string(),
+        Key::Int(value) => value.to_string(),
+        Key::Float(bits) => float(f64::from_bits(*bits)),
     }
 }

@@ -1,70 +1,76 @@
 //! Values as Python writes them: what `{{ value }}` and `str` give.
 
-use minijinja::value::ValueKind;
-use minijinja::{Error, ErrorKind, Output, State, Value};
+use super::meter::{Fault, Meter, Outcome};
+use super::value::Value;
 
-/// How deeply lists and objects may nest in what is written; a template may build deeper ones than any parser admits.
+/// How deeply lists and maps may nest in what is written; a template may build deeper ones than any parser admits.
 pub(super) const MAXIMUM_DEPTH: usize = 128;
 
-/// Writes what `{{ value }}` writes.
-pub(super) fn format(output: &mut Output, state: &mut State, value: &Value) -> Result<(), Error> {
-    let written = match value.as_str() {
-        Some(text) => output.write_str(text),
-        None => output.write_str(&text(state, value)?),
-    };
-    written.map_err(|_| Error::new(ErrorKind::WriteFailure, "the output is full"))
-}
-
-/// Python's `str`: strings as they are, `True`, `False`, `None`, lists and objects with quoted strings inside.
-///
-/// Writing costs fuel: a small template can build a value that is endless when written out.
-pub(super) fn text(state: &State, value: &Value) -> Result<String, Error> {
-    match value.as_str() {
-        Some(text) => Ok(text.to_owned()),
-        None => {
-            let mut text = String::new();
-            write_literal(&mut text, state, value, 0)?;
-            Ok(text)
+/// Python's `str`, appended: strings as they are, `True`, `False`, `None`, lists and maps with quoted strings inside.
+pub(super) fn write(text: &mut String, meter: &Meter, value: &Value) -> Outcome<()> {
+    match value {
+        Value::Text(content) => {
+            meter.bytes(content.len())?;
+            text.push_str(content);
+            Ok(())
         }
+        _ => write_literal(text, meter, value, 0),
     }
 }
 
-/// Refuses a value that nests too deeply, and pays for writing one more.
-pub(super) fn charge(state: &State, value: &Value, depth: usize) -> Result<(), Error> {
+/// Python's `str`.
+pub(super) fn text(meter: &Meter, value: &Value) -> Outcome<String> {
+    let mut text = String::new();
+    write(&mut text, meter, value)?;
+    Ok(text)
+}
+
+/// Refuses a value that nests too deeply, and pays for writing one more: its quotes, commas and escapes.
+pub(super) fn charge(meter: &Meter, value: &Value, depth: usize) -> Outcome<()> {
     if depth > MAXIMUM_DEPTH {
-        return Err(Error::new(ErrorKind::InvalidOperation, "a value nests too deeply to be written"));
+        return Err(Fault::failed("a value nests too deeply to be written"));
     }
-    state.consume_fuel(1 + value.as_str().map_or(0, |text| text.len() as u64 / 64))
+    meter.steps(1)?;
+    meter.bytes(match value {
+        Value::Text(text) => text.len().saturating_mul(6).saturating_add(8),
+        _ => 32,
+    })
 }
 
-/// Python's `repr` of the values that JSON has; anything else as the engine writes it.
-fn write_literal(text: &mut String, state: &State, value: &Value, depth: usize) -> Result<(), Error> {
-    charge(state, value, depth)?;
-    match value.kind() {
-        ValueKind::Undefined => {}
-        ValueKind::None => text.push_str("None"),
-        ValueKind::Bool => text.push_str(if value.is_true() { "True" } else { "False" }),
-        ValueKind::Number => text.push_str(&number(value)),
-        ValueKind::String => write_quoted(text, value.as_str().unwrap_or_default()),
-        ValueKind::Seq | ValueKind::Iterable => {
-            text.push('[');
-            for (index, item) in value.try_iter()?.enumerate() {
+/// Python's `repr`.
+pub(super) fn write_literal(text: &mut String, meter: &Meter, value: &Value, depth: usize) -> Outcome<()> {
+    charge(meter, value, depth)?;
+    match value {
+        Value::Undefined => {}
+        Value::None => text.push_str("None"),
+        Value::Bool(value) => text.push_str(if *value { "True" } else { "False" }),
+        Value::Int(value) => text.push_str(&value.to_string()),
+        Value::Float(value) => text.push_str(&float(*value)),
+        Value::Text(content) => write_quoted(text, content),
+        Value::List(list) => {
+            let (open, close) = if list.tuple { ('(', ')') } else { ('[', ']') };
+            text.push(open);
+            for (index, item) in list.items.iter().enumerate() {
                 text.push_str(if index > 0 { ", " } else { "" });
-                write_literal(text, state, &item, depth + 1)?;
+                write_literal(text, meter, item, depth + 1)?;
             }
-            text.push(']');
+            text.push_str(if list.tuple && list.items.len() == 1 { "," } else { "" });
+            text.push(close);
         }
-        ValueKind::Map => {
+        Value::Map(map) => {
             text.push('{');
-            for (index, key) in value.try_iter()?.enumerate() {
+            for (index, (key, value)) in map.entries.iter().enumerate() {
                 text.push_str(if index > 0 { ", " } else { "" });
-                write_literal(text, state, &key, depth + 1)?;
+                write_literal(text, meter, &key.value(), depth + 1)?;
                 text.push_str(": ");
-                write_literal(text, state, &value.get_item(&key)?, depth + 1)?;
+                write_literal(text, meter, value, depth + 1)?;
             }
             text.push('}');
         }
-        _ => text.push_str(&value.to_string()),
+        Value::Namespace(_) => text.push_str("<Namespace>"),
+        Value::Macro(_) => text.push_str("<Macro>"),
+        Value::Loop(_) => text.push_str("<LoopContext>"),
+        Value::Function(name) => text.push_str(name),
     }
     Ok(())
 }
@@ -89,26 +95,21 @@ fn write_quoted(text: &mut String, content: &str) {
     text.push(quote);
 }
 
-/// Numbers: Python switches to exponents earlier than Rust does and writes at least two digits in them.
-pub(super) fn number(value: &Value) -> String {
-    let plain = value.to_string();
-    if value.is_integer() {
-        return plain;
-    }
-    let Ok(float) = f64::try_from(value.clone()) else { return plain };
-    if float.is_nan() {
+/// Floats: Python switches to exponents earlier than Rust does and writes at least two digits in them.
+pub(super) fn float(value: f64) -> String {
+    if value.is_nan() {
         return "nan".to_owned();
     }
-    if float.is_infinite() {
-        return if float > 0.0 { "inf" } else { "-inf" }.to_owned();
+    if value.is_infinite() {
+        return if value > 0.0 { "inf" } else { "-inf" }.to_owned();
     }
-    let scientific = format!("{float:e}");
+    let scientific = format!("{value:e}");
     let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
     match exponent.parse::<i32>() {
-        Ok(exponent) if float != 0.0 && !(-4..16).contains(&exponent) => {
+        Ok(exponent) if value != 0.0 && !(-4..16).contains(&exponent) => {
             let sign = if exponent < 0 { '-' } else { '+' };
             format!("{mantissa}e{sign}{:02}", exponent.abs())
         }
-        _ => format!("{float:?}"),
+        _ => format!("{value:?}"),
     }
 }

@@ -145,6 +145,50 @@ VALUES = """{% for m in messages %}
 {{ dict(a=1).a }} {{ (list + [9])|last }} {{ 'b' in 'abc' and 'z' not in list }} {{ map is mapping }} {{ list is sequence }} {{ nothing is none }} {{ absent is not defined }} {{ flag is true }} {{ number is number }}
 """
 
+OPERATIONS = r"""{{ [7 // -2, -7 // 2, 7 % -3, -7 % 3, 7.5 // 2, -7.5 % 2, 2 ** 10, 2 ** -1, 1 / 2, 3 * 1.5, 1 - 2.5, -number, True + 1] }}
+{{ [1 == 1.0, true == 1, 'a' < 'b', [1, 2] < [1, 3], (1, 2) == [1, 2], {'a': 1} == {'a': 1.0}, none == false, absent == absent] }}
+{{ 1 < number <= 3 < 4 }} {{ 1 < number > 3 }} {{ not number }} {{ number and list[0] or 'no' }} {{ absent or 'default' }} {{ '' and 1 }}|
+{{ 'abcdef'[1:4] }} {{ 'abcdef'[::-2] }} {{ 'héllo'[-2] }} {{ list[-3:-1] }} {{ list[5:1:-2] }} {{ list[::3] }} {{ (1, 2, 3)[1:] }} {{ list[99:] }} {{ list[:-99] }} {{ [1, 2, 3][-1] }}
+{{ 'a' ~ 1 ~ none ~ true ~ 1.5 ~ [1, 'x'] }} {{ 'ab' * 2 }} {{ 2 * [1] }} {{ 0 * 'x' }}{{ -1 * [1] }} {{ (1,) + (2, 3) }} {{ (1,) }} {{ () }}
+{{ 'b' in 'abc' }} {{ 'k' in map.a }} {{ 2.5 in list }} {{ 'x' not in list }} {{ 1 in (1, 2) }}
+{{ "%s|%5d|%-5d|%05d|%+d|%.2f|%8.3f|%x|%r|%%" % ('a', 3, 3, -3, 3, 2.5, 2.0625, 255, 'q') }} {{ '%s' % 'one' }} {{ "{}-{}-{name}".format('a', 2, name='n') }} {{ '{1}{0}{1}'.format('a', 'b') }} {{ '{{}}{:>5}{:.1f}|{:<4}|'.format('b', 2.25, 'c') }}"""
+
+FILTERS = r"""{{ ['b', 'A', 'c']|sort }} {{ ['b', 'A', 'c']|sort(case_sensitive=true) }} {{ [3, 1, 2]|sort(reverse=true) }} {{ people|sort(attribute='age')|map(attribute='name')|join(', ') }}
+{{ ['a', 'A', 'b', 'a']|unique|list }} {{ [1, 2, 1]|unique|list }} {{ [1, 2, 3, 4, 5]|batch(2)|list }} {{ [1, 2, 3, 4, 5]|batch(2, 0)|list }} {{ [1, 2, 3, 4, 5]|slice(2)|list }}
+{% for group in people|groupby('city') %}{{ group.grouper }}:{% for p in group.list %}{{ p.name }}{% endfor %};{% endfor %}
+
+{{ {'b': 1, 'A': 2}|dictsort }} {{ {'b': 1, 'a': 2}|dictsort(by='value') }} {{ {'b': 1, 'a': 2}|dictsort(reverse=true) }} {{ {'a': 1}|items|list }} {{ map|list }} {{ map|length }} {{ map|first }}
+{{ people|selectattr('age', 'gt', 20)|map(attribute='name')|list }} {{ people|rejectattr('city', 'equalto', 'Z')|list|length }} {{ [0, 1, '', 'x']|select|list }} {{ [1, 2, 3]|reject('odd')|list }}
+{{ [1, 2, 3]|sum }} {{ people|sum(attribute='age') }} {{ [1, 5, 2]|max }} {{ ['b', 'A']|min }} {{ []|max }} {{ []|first }} {{ 'abc'|first }}{{ 'abc'|last }} {{ [1, 2]|reverse|list }} {{ 'abc'|reverse }}
+{{ 'hello world it\'s'|title }} {{ 'hELLO'|capitalize }} {{ '  x '|trim }}| {{ 'xxaxx'|trim('x') }} {{ 'a-b'|replace('-', '+') }} {{ 'aaa'|replace('a', 'b', 2) }} {{ 'a
+b
+
+c'|indent(2) }} {{ 'a
+b'|indent(2, true) }} {{ '<a&"\''|escape }} {{ 'ab'|center(6) }}|
+{{ 3.7|int }} {{ '42'|int }} {{ 'x'|int(7) }} {{ '3.5'|float }} {{ 2.5|round }} {{ 2.567|round(2) }} {{ 2.1|round(0, 'ceil') }} {{ -3|abs }} {{ absent|default('d') }} {{ ''|default('d', true) }} {{ ''|d('e') }} {{ none|string }}
+{{ ['a', 'b']|map('upper')|join('-') }} {{ people|map(attribute='home.x', default='none')|list }} {{ [[1, 2], [3]]|map('first')|list }} {{ people|join(', ', attribute='name') }} {{ [1, [2, 'x'], none]|join('|') }}"""
+
+CONTROL = r"""{% for x in [1, [2, [3]]] recursive %}{% if x is iterable %}({{ loop(x) }}){% else %}{{ x }}@{{ loop.depth }}{% endif %}{% endfor %}
+
+{% for x in 'abcd' %}{{ loop.cycle('-', '+') }}{{ x }}{{ loop.revindex }}{{ loop.revindex0 }}{{ loop.changed(x in 'bc') }} {% else %}none{% endfor %}{% for x in [] %}{{ x }}{% else %}none{% endfor %}
+
+{% for x in range(10) if x is divisibleby 3 %}{{ loop.index }}/{{ loop.length }}={{ x }} {% endfor %}{% for k, v in {'a': [1, 2]}.items() %}{{ k }}{{ v }}{% endfor %}{% for a, (b, c) in [(1, (2, 3))] %}{{ a }}{{ b }}{{ c }}{% endfor %}{{ range(5, 0, -2)|list }}
+
+{% macro outer(a, b=2, c='c') %}<{{ a }}{{ b }}{{ c }}{% if caller %}{{ caller('z') }}{% endif %}>{% endmacro %}{{ outer(1) }}{{ outer(1, c=3) }}{% call(z) outer('x') %}[{{ z }}{{ number }}]{% endcall %}{% macro fact(n) %}{{ n if n < 2 else n ~ '*' ~ fact(n - 1) }}{% endmacro %}{{ fact(4) }}
+
+{% set x = 1 %}{% for i in [1, 2] %}{% set x = x + i %}{{ x }}{% endfor %}{{ x }}{% if true %}{% set x = 9 %}{% endif %}{{ x }}{% with y = 5, z = 6 %}{{ y + z }}{% set x = 0 %}{% endwith %}{{ x }}{{ y }}{% set a, b = 1, 2 %}{{ a }}{{ b }}{% set ns = namespace(n=0, l=[]) %}{% for i in range(4) %}{% set ns.n = ns.n + i %}{% set ns.l = ns.l + [i] %}{% endfor %}{{ ns.n }}{{ ns.l }}
+
+{% filter upper %}up {{ number }}{% endfilter %}{% set block | trim | upper %}  in {{ number }} {% endset %}{{ block }}{% raw %}{{ raw }}{% endraw %}{{ 'yes' if number is odd }}{{ 'no' if number is even }}{{ number is not none and number is eq 3 }}{{ [number is number, 'a' is string, 1.5 is float, 1 is integer, true is boolean, [] is iterable, {} is mapping, absent is undefined, 'a' is in 'abc', 1 is sameas 1, 'A' is upper, 'a' is lower, outer is callable] }}"""
+
+METHODS = r"""{{ ' a b '.strip() }}|{{ 'xay'.strip('xy') }}|{{ ' a'.lstrip() }}|{{ 'a '.rstrip() }}|{{ 'a b  c'.split() }}|{{ 'a,b,c'.split(',', 1) }}|{{ 'a,b,c'.rsplit(',', 1) }}|{{ 'a b c'.split(none, 1) }}|{{ ''.split() }}|{{ ''.split(',') }}
+{{ 'a
+b
+'.splitlines() }} {{ 'a
+b'.splitlines(true) }} {{ 'a=b=c'.partition('=') }} {{ 'a=b=c'.rpartition('=') }} {{ 'ab'.partition('x') }} {{ 'prefix-x'.removeprefix('prefix-') }} {{ 'x.md'.removesuffix('.md') }}
+{{ 'abcabc'.find('c') }} {{ 'abcabc'.rfind('c') }} {{ 'abc'.find('x') }} {{ 'ababa'.count('ab') }} {{ 'aXb'.upper() }} {{ 'aXb'.lower() }} {{ 'hello there'.title() }} {{ 'hELLO'.capitalize() }} {{ 'abc'.replace('b', '') }} {{ 'aaa'.replace('a', 'b', 1) }} {{ 'ab'.replace('', '-') }}
+{{ 'abc'.startswith('ab') }} {{ 'abc'.endswith(('x', 'c')) }} {{ '12'.isdigit() }} {{ 'a1'.isalnum() }} {{ 'ab'.isalpha() }} {{ ' '.isspace() }} {{ ''.isdigit() }} {{ 'AB'.isupper() }} {{ 'ab'.islower() }} {{ ', '.join(['a', 'b']) }}
+{{ map.get('z') }} {{ map.get('no') }} {{ map.get('no', 5) }} {{ map.keys()|list }} {{ {'a': 1}.values()|list }} {{ {'a': 1}.items()|list }} {{ list.count(1) }} {{ list.index('a') }} {{ dict(a=1, **{'b': 2}) }} {{ dict({'a': 1}, b=2) }}"""
+
 GENERATION = """{% for m in messages %}
 {% if m.role == 'assistant' %}
 {%- generation -%}
@@ -198,6 +242,11 @@ VARIABLES = {
     "list": ["a", 1, False, None, "it's", 'q"', 2.5],
     "map": {"z": 1, "a": {"k": ["é", "\n\t\"\\\u0001"]}, "m": None},
 }
+PEOPLE = [
+    {"name": "Zoe", "age": 30, "city": "B"},
+    {"name": "Ann", "age": 20, "city": "A", "home": {"x": 1}},
+    {"name": "Bob", "age": 25, "city": "B"},
+]
 PARTS = [message("user", [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]), message("assistant", "ok")]
 
 CASES = [
@@ -212,6 +261,10 @@ CASES = [
     ("headers with a date", HEADERS, {"messages": TALK[1:2], "date_string": "today"}),
     ("headers that raise", HEADERS, {"messages": TALK[2:]}),
     ("values", VALUES, {"messages": PARTS, **VARIABLES}),
+    ("operations", OPERATIONS, {"messages": TALK, **VARIABLES}),
+    ("filters", FILTERS, {"messages": TALK, **VARIABLES, "people": PEOPLE}),
+    ("control", CONTROL, {"messages": TALK, **VARIABLES}),
+    ("methods", METHODS, {"messages": TALK, **VARIABLES}),
     ("generation", GENERATION, {"messages": TALK}),
 ]
 
