@@ -4,6 +4,9 @@ use serde_json::Value;
 
 use crate::TextError;
 
+/// How many times as long as its entry a token's text may be; a file could ask for more than any memory holds.
+const MOST_TIMES: usize = 64;
+
 /// What a tokenizer's decoder does to one token, and to the beginning of a text.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct TokenDecoder {
@@ -66,26 +69,34 @@ impl TokenDecoder {
     }
 
     /// The bytes of an entry of the model's own vocabulary.
-    pub(crate) fn bytes(&self, entry: &str) -> Vec<u8> {
+    pub(crate) fn bytes(&self, entry: &str) -> Result<Vec<u8>, TextError> {
         if self.byte_level {
             let bytes = entry.chars().map(byte_of_character).collect::<Option<Vec<u8>>>();
-            return bytes.unwrap_or_else(|| entry.as_bytes().to_vec());
+            return Ok(bytes.unwrap_or_else(|| entry.as_bytes().to_vec()));
         }
         if self.byte_fallback
             && let Some(byte) = byte_of_name(entry)
         {
-            return vec![byte];
+            return Ok(vec![byte]);
         }
         self.added_bytes(entry)
     }
 
     /// The bytes of an added token: its text is found in the input as it is, so no character stands for a byte.
-    pub(crate) fn added_bytes(&self, entry: &str) -> Vec<u8> {
-        let replaced = self
-            .replacements
-            .iter()
-            .fold(entry.to_owned(), |text, (pattern, content)| text.replace(pattern.as_str(), content));
-        replaced.into_bytes()
+    pub(crate) fn added_bytes(&self, entry: &str) -> Result<Vec<u8>, TextError> {
+        let most = entry.len().saturating_mul(MOST_TIMES).saturating_add(MOST_TIMES);
+        let mut text = entry.to_owned();
+        for (pattern, content) in &self.replacements {
+            let found = text.matches(pattern.as_str()).count();
+            if found.saturating_mul(content.len()) > most {
+                let token: String = entry.chars().take(100).collect();
+                let reason =
+                    format!("its decoder makes the token {token:?} more than {MOST_TIMES} times as long");
+                return Err(TextError::BadTokenizer { reason });
+            }
+            text = text.replace(pattern.as_str(), content);
+        }
+        Ok(text.into_bytes())
     }
 }
 
@@ -138,22 +149,35 @@ mod tests {
         let llama = TokenDecoder::from_json(&llama).expect("supported");
         assert_eq!(
             (llama.bytes("▁a"), llama.bytes("<0xE2>"), llama.leading_spaces),
-            (b" a".to_vec(), vec![0xe2], 1)
+            (Ok(b" a".to_vec()), Ok(vec![0xe2]), 1)
         );
         assert_eq!(
             (llama.added_bytes("<0xE2>"), llama.bytes("<0x+1>")),
-            (b"<0xE2>".to_vec(), b"<0x+1>".to_vec())
+            (Ok(b"<0xE2>".to_vec()), Ok(b"<0x+1>".to_vec()))
         );
 
         let metaspace =
             json!({"type": "Metaspace", "replacement": "_", "prepend_scheme": "never", "split": true});
         let metaspace = TokenDecoder::from_json(&metaspace).expect("supported");
-        assert_eq!((metaspace.bytes("_a"), metaspace.leading_spaces), (b" a".to_vec(), 0));
+        assert_eq!((metaspace.bytes("_a"), metaspace.leading_spaces), (Ok(b" a".to_vec()), 0));
 
         let byte_level = TokenDecoder::from_json(&json!({"type": "ByteLevel"})).expect("supported");
-        assert_eq!(byte_level.bytes("Ġé"), [b' ', 0xe9]);
-        assert_eq!(byte_level.added_bytes("é"), "é".as_bytes());
-        assert_eq!(TokenDecoder::from_json(&Value::Null).expect("supported").bytes("a b"), b"a b");
+        assert_eq!(byte_level.bytes("Ġé"), Ok(vec![b' ', 0xe9]));
+        assert_eq!(byte_level.added_bytes("é"), Ok("é".as_bytes().to_vec()));
+        assert_eq!(
+            TokenDecoder::from_json(&Value::Null).expect("supported").bytes("a b"),
+            Ok(b"a b".to_vec())
+        );
+    }
+
+    #[test]
+    fn a_token_is_not_made_endless() {
+        let double = json!({"type": "Replace", "pattern": {"String": "a"}, "content": "aa"});
+        let decoder = json!({"type": "Sequence", "decoders": vec![double; 60]});
+        let decoder = TokenDecoder::from_json(&decoder).expect("supported");
+        assert_eq!(decoder.bytes("b"), Ok(b"b".to_vec()));
+        let error = decoder.bytes("a").expect_err("refused").to_string();
+        assert!(error.contains("64 times as long"), "{error}");
     }
 
     #[test]

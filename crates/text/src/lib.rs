@@ -22,6 +22,7 @@ mod decoder;
 mod detokenizer;
 mod ends;
 mod error;
+mod growth;
 mod parts;
 mod pre_tokenizers;
 mod request;

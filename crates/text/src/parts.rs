@@ -224,6 +224,9 @@ fn pipeline(parts: &TokenizerParts<'_>) -> Result<tokenizers::Tokenizer, TextErr
     pipeline.with_pre_tokenizer(part::<PreTokenizerWrapper>(splitter)?);
     pipeline.with_decoder(part::<DecoderWrapper>(decoder)?);
     let begin = parts.begin.filter(|_| parts.begins.unwrap_or(begins));
+    if begin.is_some_and(|id| parts.kind(id as usize) == TokenKind::Unused) {
+        return Err(bad("its beginning token is marked as unused"));
+    }
     let begin = begin.and_then(|id| Some((id, *parts.tokens.get(id as usize)?)));
     pipeline.with_post_processor(part::<PostProcessorWrapper>(begin.map_or(Value::Null, put_before))?);
     pipeline.add_tokens(&parts.added());

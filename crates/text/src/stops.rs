@@ -2,56 +2,98 @@
 
 /// Holds back only what may be the beginning of a stop string. What it finds does not depend on how the text is cut
 /// into pieces: the stop that is complete first wins, and of those that end together the longest.
+///
+/// Each byte moves every stop's own automaton (Knuth, Morris and Pratt's) by one, so long stops cost no more than short
+/// ones.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct StopFinder {
-    stops: Vec<String>,
-    held: String,
+    stops: Vec<Stop>,
+    /// Text of which the first `shown` bytes went out already; they are let go once they are the larger part.
+    text: String,
+    shown: usize,
+}
+
+#[derive(Debug, Clone)]
+struct Stop {
+    text: Vec<u8>,
+    /// By a number of bytes, less one, that begin the stop: how many fewer both end those bytes and begin the stop, at most.
+    falls: Vec<usize>,
+    /// How many bytes of the stop the text so far ends with.
+    matched: usize,
+}
+
+impl Stop {
+    fn new(text: String) -> Stop {
+        let text = text.into_bytes();
+        let mut stop = Stop { falls: vec![0; text.len()], text, matched: 0 };
+        for at in 1..stop.text.len() {
+            let byte = stop.text[at];
+            stop.push(byte);
+            stop.falls[at] = stop.matched;
+        }
+        stop.matched = 0;
+        stop
+    }
+
+    /// Whether the text ends with the stop once `byte` is added.
+    fn push(&mut self, byte: u8) -> bool {
+        while self.matched > 0 && self.text.get(self.matched) != Some(&byte) {
+            self.matched = self.falls[self.matched - 1];
+        }
+        if self.text.get(self.matched) == Some(&byte) {
+            self.matched += 1;
+        }
+        self.matched == self.text.len()
+    }
 }
 
 impl StopFinder {
     /// `stops` has no empty string.
     pub(crate) fn new(stops: Vec<String>) -> StopFinder {
-        StopFinder { stops, held: String::new() }
+        let stops = stops.into_iter().map(Stop::new).collect();
+        StopFinder { stops, text: String::new(), shown: 0 }
     }
 
     /// Adds text; gives what can be shown now, and the stop that was found.
     pub(crate) fn push(&mut self, text: &str) -> (String, Option<usize>) {
-        if self.stops.is_empty() {
-            return (text.to_owned(), None);
+        let before = self.text.len();
+        self.text.push_str(text);
+        for (at, byte) in text.bytes().enumerate() {
+            let mut found: Option<usize> = None;
+            for index in 0..self.stops.len() {
+                let length = |index: usize| self.stops[index].text.len();
+                let best = found.is_none_or(|found| length(index) > length(found));
+                if self.stops[index].push(byte) && best {
+                    found = Some(index);
+                }
+            }
+            if let Some(index) = found {
+                let shown = self.show(before + at + 1 - self.stops[index].text.len());
+                self.finish();
+                return (shown, Some(index));
+            }
         }
-        self.held.push_str(text);
-        if let Some((start, stop)) = self.first_complete() {
-            let mut shown = std::mem::take(&mut self.held);
-            shown.truncate(start);
-            return (shown, Some(stop));
+        let open = self.stops.iter().map(|stop| stop.matched).max().unwrap_or(0);
+        (self.show(self.text.len() - open), None)
+    }
+
+    /// The text up to `end`, as far as it was not shown before.
+    fn show(&mut self, end: usize) -> String {
+        let text = self.text[self.shown..end].to_owned();
+        self.shown = end;
+        if self.shown > self.text.len() / 2 {
+            self.text.drain(..self.shown);
+            self.shown = 0;
         }
-        let rest = self.held.split_off(self.safe_length());
-        (std::mem::replace(&mut self.held, rest), None)
+        text
     }
 
     /// What is still held back: no stop will come of it.
     pub(crate) fn finish(&mut self) -> String {
-        std::mem::take(&mut self.held)
-    }
-
-    /// Where the stop begins that is complete first, and which it is.
-    fn first_complete(&self) -> Option<(usize, usize)> {
-        let found = self.stops.iter().enumerate().filter_map(|(index, stop)| {
-            let start = self.held.find(stop.as_str())?;
-            Some((start + stop.len(), start, index))
-        });
-        found.min().map(|(_, start, index)| (start, index))
-    }
-
-    /// The length of the text before the longest tail that begins a stop.
-    fn safe_length(&self) -> usize {
-        let longest = self.stops.iter().map(String::len).max().unwrap_or(0);
-        let earliest = self.held.len().saturating_sub(longest.saturating_sub(1));
-        let tails = (earliest..self.held.len()).filter(|&at| self.held.is_char_boundary(at));
-        tails
-            .into_iter()
-            .find(|&at| self.stops.iter().any(|stop| stop.starts_with(&self.held[at..])))
-            .unwrap_or(self.held.len())
+        let rest = self.text.split_off(self.shown);
+        self.text.clear();
+        self.shown = 0;
+        rest
     }
 }
 

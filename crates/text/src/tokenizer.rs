@@ -8,6 +8,7 @@ use tokenizers::tokenizer::PostProcessor;
 use tokenizers::{Encoding, Model, OffsetType, PreTokenizedString, PreTokenizer};
 
 use crate::decoder::TokenDecoder;
+use crate::growth;
 use crate::specials::{Joins, SpecialTexts, free_mark};
 use crate::vocabulary::{Added, Vocabulary};
 use crate::{ChatRequest, ChatTemplate, Detokenizer, DetokenizerOptions, TextError};
@@ -59,6 +60,8 @@ impl Tokenizer {
         let bad = |reason: String| TextError::BadTokenizer { reason };
         let decoder = pipeline.get_decoder().map_or(Ok(Value::Null), serde_json::to_value);
         let decoder = TokenDecoder::from_json(&decoder.map_err(|error| bad(error.to_string()))?)?;
+        let normaliser = pipeline.get_normalizer().map_or(Ok(Value::Null), serde_json::to_value);
+        growth::check(&normaliser.map_err(|error| bad(error.to_string()))?)?;
         let added = pipeline.get_added_vocabulary().get_added_tokens_decoder();
         let specials = added.values().filter(|token| token.special).map(|token| token.content.clone());
         let specials = SpecialTexts::new(specials);

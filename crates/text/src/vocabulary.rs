@@ -55,11 +55,11 @@ impl Vocabulary {
         for (id, entry) in (0..).zip(by_id) {
             let kind = match (added.get(&id), entry) {
                 (Some(token), _) => {
-                    vocabulary.bytes.extend(decoder.added_bytes(&token.content));
+                    vocabulary.bytes.extend(decoder.added_bytes(&token.content)?);
                     if token.special { Kind::Special } else { Kind::Ordinary }
                 }
                 (None, Some(entry)) => {
-                    vocabulary.bytes.extend(decoder.bytes(entry));
+                    vocabulary.bytes.extend(decoder.bytes(entry)?);
                     Kind::Ordinary
                 }
                 (None, None) => Kind::Missing,

@@ -309,6 +309,25 @@ fn hostile_tokenizers_are_errors() {
             json!({"type": "CTC", "pad_token": "", "word_delimiter_token": "", "cleanup": true}),
         ),
         with("/decoder", json!({"type": "Nothing"})),
+        with("/model/vocab/a", json!(1.5)),
+        with("/model/vocab", json!([])),
+        with("/model/merges", json!([["a"]])),
+        with("/model/merges/0", json!("ab")),
+        with("/added_tokens", json!([{"id": 0}])),
+        with("/added_tokens/0/id", json!(-1)),
+        with("/added_tokens/0/content", json!(7)),
+        with(
+            "/decoder",
+            json!({"type": "Sequence", "decoders": [{"type": "Replace", "pattern": {"Regex": "a"}, "content": ""}]}),
+        ),
+        with(
+            "/decoder",
+            json!({"type": "Sequence", "decoders": vec![json!({"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}); 60]}),
+        ),
+        with(
+            "/normalizer",
+            json!({"type": "Sequence", "normalizers": vec![json!({"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}); 60]}),
+        ),
         with(
             "/pre_tokenizer/pretokenizers/0",
             json!({"type": "Split", "pattern": {"Regex": "("}, "behavior": "Isolated", "invert": false}),
@@ -316,5 +335,38 @@ fn hostile_tokenizers_are_errors() {
     ] {
         let error = Tokenizer::from_json(&file).expect_err("refused");
         assert!(error.to_string().starts_with("tokenizer.json"), "{error}");
+    }
+}
+
+#[test]
+fn odd_tokenizers_work_as_far_as_they_can() {
+    let good = read_json("tokenizer.json");
+    let with = |path: &str, value: Value| {
+        let mut changed = good.clone();
+        *changed.pointer_mut(path).expect("there") = value;
+        changed.to_string().into_bytes()
+    };
+    let added = |contents: &[&str]| {
+        let tokens = contents.iter().zip(1534..).map(|(content, id)| {
+            json!({"id": id, "content": content, "special": true, "normalized": false, "single_word": false,
+                "lstrip": false, "rstrip": false})
+        });
+        Value::Array(tokens.collect())
+    };
+    for file in [
+        with("/model/merges", json!([])),
+        with("/model/vocab", json!({})),
+        with("/added_tokens", json!([])),
+        with("/added_tokens", added(&["", "<|a", "<|a|>", "a|>", "a"])),
+        with("/added_tokens/0/id", json!(u32::MAX)),
+        with("/pre_tokenizer", Value::Null),
+        with("/normalizer", json!({"type": "Strip", "strip_left": true, "strip_right": true})),
+    ] {
+        let Ok(tokenizer) = Tokenizer::from_json(&file) else { continue };
+        for specials in [Specials::Parse, Specials::Literal] {
+            let Ok(tokens) = tokenizer.encode("a <|a|> <|im_start|>é 🦊", specials) else { continue };
+            assert!(tokens.iter().all(|&token| (token as usize) < tokenizer.vocabulary()));
+            tokenizer.decode(&tokens, false);
+        }
     }
 }
