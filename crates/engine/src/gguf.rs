@@ -8,11 +8,11 @@ use serde_json::{Map, Value as Json, json};
 const TURN_ENDS: [&str; 6] =
     ["<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<end_of_turn>", "<|end|>", "<|endoftext|>"];
 
-/// The tokenizer within the file.
+/// The tokenizer that a GGUF file holds in its metadata.
 ///
 /// # Errors
 /// When there is none, it is of a kind that is not known, or its parts do not fit each other.
-pub(crate) fn tokenizer(metadata: &Metadata) -> Result<Tokenizer, TextError> {
+pub fn tokenizer(metadata: &Metadata) -> Result<Tokenizer, TextError> {
     let model =
         text(metadata, "model").ok_or_else(|| bad("there is none; put its tokenizer.json beside it"))?;
     let numbers = |name: &str| array(metadata, name).map(|array| array.values().collect::<Vec<_>>());
@@ -114,8 +114,10 @@ fn array<'a>(metadata: &'a Metadata, name: &str) -> Option<&'a fiddlehead_checkp
 
 /// A list of texts; empty when there is none.
 fn texts<'a>(metadata: &'a Metadata, name: &str) -> Result<Vec<&'a str>, TextError> {
-    let Some(texts) = array(metadata, name).and_then(|array| array.texts()) else { return Ok(Vec::new()) };
+    let Some(value) = get(metadata, name) else { return Ok(Vec::new()) };
+    let texts = value.as_array().and_then(|array| array.texts());
     texts
+        .ok_or_else(|| bad(format!("its {name} are no list of texts")))?
         .enumerate()
         .map(|(index, text)| {
             std::str::from_utf8(text).map_err(|_| bad(format!("entry {index} of its {name} is not UTF-8")))

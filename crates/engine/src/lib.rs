@@ -32,6 +32,7 @@ pub use counts::PathCounts;
 pub use defaults::Defaults;
 pub use error::{EngineError, SamplingError};
 pub use generate::{FinishReason, Generation, GenerationTimings, Generator, Request};
+pub use gguf::tokenizer as gguf_tokenizer;
 pub use inspect::{Inspection, MemoryEstimate, Serving, TensorEntry, inspect};
 pub use load::{ModelOptions, ModelSource, Prepared};
 pub use model::{LoadTimings, Model, ModelParts};
