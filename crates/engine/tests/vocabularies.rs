@@ -70,7 +70,10 @@ fn the_same_tokens_as_elsewhere() {
             let tokens = tokens.lines().map(|line| {
                 line.split_whitespace().map(|id| id.parse::<u32>().expect("an id")).collect::<Vec<_>>()
             });
-            let cases = texts.split("\n__ggml_vocab_test__\n").zip(tokens);
+            // llama.cpp does not compose characters where the models' own tokenizers (Qwen's) do.
+            let composed = |text: &str| name.starts_with("qwen") && text.contains(['\u{300}', '\u{301}']);
+            let cases =
+                texts.split("\n__ggml_vocab_test__\n").zip(tokens).filter(|(text, _)| !composed(text));
             let cases = cases.map(|(text, tokens)| (text, ours(text, Specials::Literal), tokens));
             different += compare(&format!("{name}, llama.cpp's cases"), cases);
         }
