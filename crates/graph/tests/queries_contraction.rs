@@ -191,6 +191,8 @@ fn convolutions() {
     // The kernel's rows are contiguous over channel and taps, the image is not.
     let refusal = found.as_rows_times_weight(&graph).expect_err("the image is not contiguous");
     assert!(refusal.why.contains("activation"), "{refusal}");
+    let weight = found.as_weight_rows(&graph).expect("a weight with another activation");
+    assert_eq!((weight.place, weight.columns, weight.single_run()), (1, c * 9, Some((0, 1, o))));
 
     // With one folded axis taken apart.
     let mut d = Draft::new();

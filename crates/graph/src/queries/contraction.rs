@@ -95,6 +95,38 @@ pub struct RowsTimesWeight {
     pub result_strides: Vec<usize>,
 }
 
+/// The weight's side of a contraction: [`RowsTimesWeight`] without its activation, fields as there.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WeightRows {
+    /// Which of the contraction's operands the weight is; the other is the activation, indexed in any way.
+    pub place: usize,
+    /// The weight's tensor.
+    pub weight: NodeId,
+    /// Rows of the whole stored weight.
+    pub weight_rows: usize,
+    /// Length of a stored row, in elements.
+    pub weight_row_length: usize,
+    /// The first row read.
+    pub row_offset: usize,
+    /// Result axes that walk the weight's rows; strides in rows.
+    pub rows: Vec<StridedAxis>,
+    /// The first element read of each row.
+    pub column_offset: usize,
+    /// How many elements of each row are summed over.
+    pub columns: usize,
+    /// The weight's part chosen by data, if any.
+    pub group: Option<Group>,
+    /// Row-major strides of the result's axes in elements.
+    pub result_strides: Vec<usize>,
+}
+
+impl WeightRows {
+    /// As [`RowsTimesWeight::single_run`].
+    pub fn single_run(&self) -> Option<(usize, usize, usize)> {
+        single_run(self.row_offset, &self.rows)
+    }
+}
+
 /// An axis that walks memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StridedAxis {
@@ -122,18 +154,22 @@ pub struct Group {
 impl RowsTimesWeight {
     /// `(start, stride, count)` when the rows read form one arithmetic run in the order of the result's elements.
     pub fn single_run(&self) -> Option<(usize, usize, usize)> {
-        let mut stride = 1;
-        let mut count = 1;
-        for (place, axis) in self.rows.iter().rev().enumerate() {
-            if place == 0 {
-                stride = axis.stride;
-            } else if axis.stride != stride * count {
-                return None;
-            }
-            count *= axis.extent;
-        }
-        Some((self.row_offset, stride, count))
+        single_run(self.row_offset, &self.rows)
     }
+}
+
+fn single_run(offset: usize, rows: &[StridedAxis]) -> Option<(usize, usize, usize)> {
+    let mut stride = 1;
+    let mut count = 1;
+    for (place, axis) in rows.iter().rev().enumerate() {
+        if place == 0 {
+            stride = axis.stride;
+        } else if axis.stride != stride * count {
+            return None;
+        }
+        count *= axis.extent;
+    }
+    Some((offset, stride, count))
 }
 
 /// Contractions that read the same activation and so can be one launch over several weights.

@@ -31,7 +31,8 @@ pub use affine::{Affine, Atom};
 pub use attention::{Attention, Epilogue, Grouping, PathStart, attentions};
 pub use bounds::{Indexed, UnprovenIndex, unproven_indices};
 pub use contraction::{
-    Contraction, ContractionAxis, Group, Merge, Role, RowsTimesWeight, StridedAxis, contractions, merges,
+    Contraction, ContractionAxis, Group, Merge, Role, RowsTimesWeight, StridedAxis, WeightRows, contractions,
+    merges,
 };
 pub use demand::{Demand, demands};
 pub use feedback::{FeedbackLoop, feedback_loops};

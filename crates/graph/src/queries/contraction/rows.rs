@@ -15,9 +15,72 @@ impl Contraction {
         }
     }
 
+    /// Sees one operand as a weight, whatever the other is: [`Contraction::as_rows_times_weight`] without the demand that the
+    /// activation be contiguous. Rows of an activation that is not can be copied side by side first.
+    pub fn as_weight_rows(&self, graph: &Graph) -> Result<WeightRows, Refusal> {
+        // A tensor whose part is chosen by data can only be the weight.
+        let gathered = |operand: &Operand| {
+            let mut atoms = operand.indices.iter().flat_map(|form| &form.terms);
+            atoms.any(|(atom, _)| matches!(atom, Atom::Gathered(_)))
+        };
+        let first = usize::from(!gathered(&self.operands[0]) || gathered(&self.operands[1]));
+        let found = self.weight_rows(graph, first);
+        let other = &self.operands[1 - first];
+        match found {
+            Err(_) if other.variance <= self.operands[first].variance && !gathered(&self.operands[first]) => {
+                self.weight_rows(graph, 1 - first).or(found)
+            }
+            _ => found,
+        }
+    }
+
     fn rows_times(&self, graph: &Graph, weight_place: usize) -> Result<RowsTimesWeight, Refusal> {
         let refuse = |why: &str| Refusal::new(self.node, Rule::RowsTimesWeight, why);
-        let (weight, activation) = (&self.operands[weight_place], &self.operands[1 - weight_place]);
+        let activation = &self.operands[1 - weight_place];
+        let weight = self.weight_rows(graph, weight_place)?;
+        let result_rank = weight.result_strides.len();
+        let activation_flat =
+            activation.flat(graph).ok_or_else(|| refuse("the activation is no tensor of fixed shape"))?;
+        let activation_strides =
+            activation_flat.as_strides().ok_or_else(|| refuse("the activation's index is not affine"))?;
+        self.contiguous_fold(result_rank, &activation_strides)
+            .ok_or_else(|| refuse("the activation is not contiguous along the folded axes"))?;
+        if activation_flat.constant < 0 {
+            return Err(refuse("an index starts below zero"));
+        }
+        Ok(RowsTimesWeight {
+            activation: activation.clone(),
+            activation_offset: activation_flat.constant as usize,
+            activation_rows: self
+                .walks(result_rank, &activation_strides)
+                .ok_or_else(|| refuse("the activation is read backwards"))?,
+            weight: weight.weight,
+            weight_rows: weight.weight_rows,
+            weight_row_length: weight.weight_row_length,
+            row_offset: weight.row_offset,
+            rows: weight.rows,
+            column_offset: weight.column_offset,
+            columns: weight.columns,
+            group: weight.group,
+            result_strides: weight.result_strides,
+        })
+    }
+
+    /// Result axes that walk memory, with their strides; none when one walks backwards.
+    fn walks(&self, result_rank: usize, strides: &[(usize, i64)]) -> Option<Vec<StridedAxis>> {
+        let mut walks = Vec::new();
+        for axis in 0..result_rank {
+            if let Some(&(_, stride)) = strides.iter().find(|(found, _)| *found == axis) {
+                let stride = usize::try_from(stride).ok()?;
+                walks.push(StridedAxis { axis, extent: self.axes[axis].extent, stride });
+            }
+        }
+        Some(walks)
+    }
+
+    fn weight_rows(&self, graph: &Graph, weight_place: usize) -> Result<WeightRows, Refusal> {
+        let refuse = |why: &str| Refusal::new(self.node, Rule::RowsTimesWeight, why);
+        let weight = &self.operands[weight_place];
         if weight.variance == Variance::PerNode {
             return Err(refuse("both operands change with every node"));
         }
@@ -35,29 +98,13 @@ impl Contraction {
         let columns = self
             .contiguous_fold(result_rank, &strides)
             .ok_or_else(|| refuse("the weight is not contiguous along the folded axes"))?;
-
-        let activation_flat =
-            activation.flat(graph).ok_or_else(|| refuse("the activation is no tensor of fixed shape"))?;
-        let activation_strides =
-            activation_flat.as_strides().ok_or_else(|| refuse("the activation's index is not affine"))?;
-        self.contiguous_fold(result_rank, &activation_strides)
-            .ok_or_else(|| refuse("the activation is not contiguous along the folded axes"))?;
-        if activation_flat.constant < 0 || flat.constant < 0 {
+        if flat.constant < 0 {
             return Err(refuse("an index starts below zero"));
         }
-
         // The shortest run of trailing dimensions that holds what is folded is a row.
-        let walks = |strides: &[(usize, i64)]| -> Option<Vec<StridedAxis>> {
-            let mut walks = Vec::new();
-            for axis in 0..result_rank {
-                if let Some(&(_, stride)) = strides.iter().find(|(found, _)| *found == axis) {
-                    let stride = usize::try_from(stride).ok()?;
-                    walks.push(StridedAxis { axis, extent: self.axes[axis].extent, stride });
-                }
-            }
-            Some(walks)
-        };
-        let walked = walks(&strides).ok_or_else(|| refuse("the weight's rows are read backwards"))?;
+        let walked = self
+            .walks(result_rank, &strides)
+            .ok_or_else(|| refuse("the weight's rows are read backwards"))?;
         let group_stride = gathered.as_ref().map_or(0, |(_, stride)| *stride);
         let mut row_length = 1usize;
         let row_length = shape
@@ -100,7 +147,8 @@ impl Contraction {
         for axis in (1..result_rank).rev() {
             result_strides[axis - 1] = result_strides[axis] * self.axes[axis].extent;
         }
-        Ok(RowsTimesWeight {
+        Ok(WeightRows {
+            place: weight_place,
             weight: weight_node,
             weight_rows,
             weight_row_length: row_length,
@@ -109,10 +157,6 @@ impl Contraction {
             column_offset: flat.constant as usize % row_length,
             columns,
             group,
-            activation: activation.clone(),
-            activation_offset: activation_flat.constant as usize,
-            activation_rows: walks(&activation_strides)
-                .ok_or_else(|| refuse("the activation is read backwards"))?,
             result_strides,
         })
     }
