@@ -196,16 +196,18 @@ impl Lowering<'_> {
     }
 
     fn together(&mut self, units: &[usize]) -> Result<(), DeviceError> {
-        for &unit in units {
-            self.touch_unit(unit)?;
+        for launch in served::launches(self.found, self.units, units) {
+            for &unit in &launch {
+                self.touch_unit(unit)?;
+            }
+            let step = match self.units.units[launch[0]].work {
+                Duty::Scan(node) => Step::Scan(Box::new(ScanStep::lower(self, node)?)),
+                Duty::Served(_) => served::lower(self, &launch)?,
+                // The schedule makes row pieces of everything else.
+                _ => Step::Rows(self.group(SetIndex::ALL, &launch)?),
+            };
+            self.program.steps.push(step);
         }
-        let step = match self.units.units[units[0]].work {
-            Duty::Scan(node) => Step::Scan(Box::new(ScanStep::lower(self, node)?)),
-            Duty::Served(_) => served::lower(self, units)?,
-            // The schedule makes row pieces of everything else.
-            _ => Step::Rows(self.group(SetIndex::ALL, units)?),
-        };
-        self.program.steps.push(step);
         Ok(())
     }
 

@@ -14,6 +14,7 @@ use super::program::{BufferIndex, Place, Program};
 use super::run::Run;
 use super::served::attend::RowBlock;
 use super::served::contract::ContractTask;
+use super::served::gathered::GatheredPlan;
 use super::session::{StateStore, StepSession};
 use super::threads::{PerThread, ThreadScratch};
 use super::view::{Base, View};
@@ -50,6 +51,7 @@ pub(super) struct Machine {
     slots: Vec<Slot<'static>>,
     nested: Vec<Machine>,
     tasks: Vec<ContractTask>,
+    gathered: GatheredPlan,
     row_blocks: Vec<RowBlock>,
 }
 
@@ -79,6 +81,7 @@ impl Machine {
             slots: Vec::new(),
             nested,
             tasks: Vec::new(),
+            gathered: GatheredPlan::default(),
             row_blocks: Vec::new(),
         }
     }
@@ -177,6 +180,7 @@ impl Machine {
             block_bump: &mut self.block_bump,
             nested: &mut self.nested,
             tasks: &mut self.tasks,
+            gathered: &mut self.gathered,
             row_blocks: &mut self.row_blocks,
         };
         let result = if only_uniform { run.uniform_steps() } else { run.steps() };

@@ -11,6 +11,7 @@ use super::scan::ScanStep;
 use super::served::attend::AttendStep;
 use super::served::contract::ContractStep;
 use super::served::delta::{DeltaShape, DeltaStep};
+use super::served::gathered::GatheredStep;
 use crate::bytecode::{BlockProgram, Outer};
 use fiddlehead_plan::order::{RowSet, SetIndex};
 
@@ -102,6 +103,7 @@ pub(super) enum Step {
     Rows(Group),
     Gather(Vec<Gather>),
     Contract(ContractStep),
+    Gathered(GatheredStep),
     Attend(Box<AttendStep>),
     Delta(Box<DeltaStep>),
     Scan(Box<ScanStep>),

@@ -14,6 +14,7 @@ use super::scan;
 use super::served::attend::{self, RowBlock};
 use super::served::contract::{self, ContractTask};
 use super::served::delta;
+use super::served::gathered::{self, GatheredPlan};
 use super::threads::{PerThread, ThreadScratch};
 use super::view::{Base, View};
 use crate::bytecode::{LocalRow, Outer, Read, Slot, Trap, TrapKind};
@@ -46,6 +47,7 @@ pub(super) struct Run<'a> {
     pub nested: &'a mut [Machine],
     /// Reused from launch to launch.
     pub tasks: &'a mut Vec<ContractTask>,
+    pub gathered: &'a mut GatheredPlan,
     pub row_blocks: &'a mut Vec<RowBlock>,
 }
 
@@ -136,6 +138,10 @@ impl<'a> Run<'a> {
             Step::Contract(step) => {
                 contract::run(self, step, row).map_err(|error| unfit("a contraction", error))
             }
+            Step::Gathered(step) => gathered::run(self, step, row).map_err(|failure| match failure {
+                gathered::Failure::Trap(trap) => self.trap(trap),
+                gathered::Failure::View(error) => unfit("a contraction", error),
+            }),
             Step::Attend(step) => attend::run(self, step, row).map_err(|error| unfit("an attention", error)),
             Step::Delta(step) => delta::run(self, step).map_err(|error| unfit("a delta rule", error)),
             Step::Scan(scan) => match scan.set {

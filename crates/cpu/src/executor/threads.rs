@@ -4,6 +4,7 @@ use std::cell::UnsafeCell;
 
 use super::served::attend::AttendScratch;
 use super::served::delta::DeltaScratch;
+use super::served::gathered::GatheredScratch;
 use crate::bytecode::Scratch;
 use crate::kernels::contraction::ContractionScratch;
 
@@ -12,6 +13,7 @@ use crate::kernels::contraction::ContractionScratch;
 pub(super) struct ThreadScratch {
     pub bytecode: Scratch,
     pub contraction: ContractionScratch,
+    pub gathered: GatheredScratch,
     pub attention: AttendScratch,
     pub delta: DeltaScratch,
 }

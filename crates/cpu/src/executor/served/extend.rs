@@ -18,10 +18,20 @@ impl Extension {
 
     /// Adds a tensor that `reader` reads or is, with its element and origin; the same tensor is added once.
     pub(super) fn add(&mut self, graph: &Graph, reader: NodeId, compute: &Compute) -> NodeId {
-        let known = self.nodes.iter().position(|(other, ..)| other == compute);
+        self.add_of(graph, reader, compute, graph.node(reader).element)
+    }
+
+    /// The same, of another element than the reader.
+    pub(super) fn add_of(
+        &mut self,
+        graph: &Graph,
+        reader: NodeId,
+        compute: &Compute,
+        element: Element,
+    ) -> NodeId {
+        let known = self.nodes.iter().position(|(other, of, _)| other == compute && *of == element);
         let place = known.unwrap_or_else(|| {
-            let node = graph.node(reader);
-            self.nodes.push((compute.clone(), node.element, node.origin.clone()));
+            self.nodes.push((compute.clone(), element, graph.node(reader).origin.clone()));
             self.nodes.len() - 1
         });
         NodeId(self.first + place as u32)

@@ -2,8 +2,48 @@
 
 use fiddlehead_graph::queries::{Affine, Atom};
 
+/// The least and the greatest value of a form over axes of those extents; none when it depends on anything else.
+pub(super) fn bounds(form: &Affine, extents: &[usize]) -> Option<(i64, i64)> {
+    if form.here != 0 {
+        return None;
+    }
+    let (mut low, mut high) = (form.constant, form.constant);
+    for (atom, factor) in &form.terms {
+        let (least, most) = match atom {
+            Atom::Axis(axis) => (0, (*extents.get(*axis)?).max(1) as i64 - 1),
+            Atom::Quotient(inner, divisor) => {
+                let (least, most) = bounds(inner, extents)?;
+                (least.div_euclid(*divisor), most.div_euclid(*divisor))
+            }
+            Atom::Remainder(inner, divisor) => match bounds(inner, extents)? {
+                inside @ (least, most) if least >= 0 && most < *divisor => inside,
+                _ => (0, divisor - 1),
+            },
+            Atom::Gathered(_) => return None,
+        };
+        let ends = [factor.checked_mul(least)?, factor.checked_mul(most)?];
+        low = low.checked_add(ends[0].min(ends[1]))?;
+        high = high.checked_add(ends[0].max(ends[1]))?;
+    }
+    Some((low, high))
+}
+
+/// A form as the sum of two, over the first `rank` axes and over the others; none when a part of it mixes them.
+pub(super) fn parted(form: &Affine, rank: usize, axes: usize) -> Option<[Affine; 2]> {
+    let mut parts = [Affine::constant(form.constant), Affine::default()];
+    for (atom, factor) in &form.terms {
+        let alone = Affine { terms: vec![(atom.clone(), *factor)], ..Affine::default() };
+        let uses = [0..rank, rank..axes].map(|mut range| range.any(|axis| alone.uses(axis)));
+        match uses {
+            [true, true] => return None,
+            [_, later] => parts[usize::from(later)].add(&alone, 1),
+        }
+    }
+    (form.here == 0).then_some(parts)
+}
+
 /// The value of a form when axis `i` has the value `axes[i]`; none when it depends on anything else.
-fn value(form: &Affine, axes: &[usize]) -> Option<i64> {
+pub(super) fn value(form: &Affine, axes: &[usize]) -> Option<i64> {
     if form.here != 0 {
         return None;
     }
@@ -104,6 +144,21 @@ mod tests {
         form.terms.push((Atom::Axis(1), 1));
         assert_eq!(head_offsets(&form, &[4], 1, &[8]), Some(vec![0, 0, 8, 8]));
         assert_eq!(head_offsets(&form, &[4], 2, &[8]), None);
+    }
+
+    #[test]
+    fn bounds_and_parts_of_derived_axes() {
+        // 2 y + k / 3 - 1, k % 3 of y in 4, k in 9.
+        let quotient = (Atom::Quotient(Box::new(Affine::axis(1)), 3), 1);
+        let form = Affine { constant: -1, terms: vec![(Atom::Axis(0), 2), quotient], ..Affine::default() };
+        assert_eq!(bounds(&form, &[4, 9]), Some((-1, 7)));
+        let [outer, inner] = parted(&form, 1, 2).expect("no part mixes them");
+        assert_eq!((value(&outer, &[3, 0]), value(&inner, &[0, 8])), (Some(5), Some(2)));
+        let mut both = Affine::axis(0);
+        both.add(&Affine::axis(1), 1);
+        let mixed = Affine { terms: vec![(Atom::Remainder(Box::new(both), 5), -1)], ..Affine::default() };
+        assert_eq!(bounds(&mixed, &[4, 9]), Some((-4, 0)));
+        assert_eq!(parted(&mixed, 1, 2), None);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Sites that a kernel serves instead of the general one: which they are, and the steps that run them.
 //!
 //! A query describes a site; here it is decided whether a kernel of this device can serve exactly that ([`contract`],
-//! [`attend`], [`delta`]). What a kernel cannot serve keeps its nodes, which the general kernel computes.
+//! [`gathered`], [`attend`], [`delta`]). What a kernel cannot serve keeps its nodes, which the general kernel computes.
 //!
 //! Start reading at [`find`].
 
@@ -10,26 +10,31 @@ pub(super) mod contract;
 pub(super) mod delta;
 mod extend;
 mod forms;
+pub(super) mod gathered;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use fiddlehead_graph::queries::{HistoryStorage, RecurrenceKind, Site, Source, Variance, assign_sites};
+use fiddlehead_graph::queries::{
+    Contraction, HistoryStorage, RecurrenceKind, Site, Source, Variance, assign_sites,
+};
 use fiddlehead_graph::{Graph, HistoryId, NodeId, NodeKind, Range, StateId};
-use fiddlehead_plan::{Choice, DeviceError, Family};
+use fiddlehead_plan::{Choice, DeviceError, Family, Weights};
 
 use self::attend::AttendSite;
 use self::contract::ContractSite;
 use self::delta::{DeltaShape, DeltaSite};
 use self::extend::Extension;
+use self::gathered::{GatheredSite, chosen_index};
 use super::lower::{Context, Lowering};
 use super::program::Step;
-use fiddlehead_plan::order::{Duty, Facts, Joined, ServedSite, Unit};
+use fiddlehead_plan::order::{Duty, Facts, Joined, ServedIndex, ServedSite, Unit, Units};
 
 /// A site with the kernel that serves it.
 #[derive(Clone, Debug)]
 pub(super) enum Served {
     Contract(ContractSite),
+    Gathered(Box<GatheredSite>),
     Attend(Box<AttendSite>),
     Delta(Box<DeltaSite>),
 }
@@ -38,6 +43,7 @@ impl ServedSite for Served {
     fn covers(&self) -> &[NodeId] {
         match self {
             Served::Contract(site) => std::slice::from_ref(&site.node),
+            Served::Gathered(site) => std::slice::from_ref(&site.node),
             Served::Attend(site) => &site.covers,
             Served::Delta(site) => &site.covers,
         }
@@ -45,6 +51,7 @@ impl ServedSite for Served {
     fn makes(&self) -> Vec<NodeId> {
         match self {
             Served::Contract(site) => vec![site.node],
+            Served::Gathered(site) => vec![site.node],
             Served::Attend(site) => vec![site.node],
             Served::Delta(site) => vec![site.node],
         }
@@ -52,6 +59,7 @@ impl ServedSite for Served {
     fn reads(&self) -> (Vec<NodeId>, Vec<HistoryId>) {
         match self {
             Served::Contract(site) => (vec![site.activation, site.weight], vec![]),
+            Served::Gathered(site) => (site.reads(), vec![]),
             Served::Attend(site) => (vec![site.query], vec![site.key, site.value]),
             Served::Delta(site) => (site.reads(), vec![]),
         }
@@ -78,7 +86,9 @@ pub(super) struct Found {
 
 impl Found {
     pub(super) fn shares_launch(&self, unit: &Unit) -> bool {
-        matches!(unit.work, Duty::Served(index) if matches!(self.served[index.0], Served::Contract(_)))
+        let shares =
+            |index: ServedIndex| matches!(self.served[index.0], Served::Contract(_) | Served::Gathered(_));
+        matches!(unit.work, Duty::Served(index) if shares(index))
     }
     /// By state: the delta rule that carries it.
     pub(super) fn carried(&self) -> Vec<Option<Arc<DeltaShape>>> {
@@ -130,8 +140,8 @@ pub(super) fn find(graph: &Graph, context: Context<'_>) -> Result<Found, DeviceE
             Site::Contraction(site)
                 if site.operands.iter().all(|operand| operand.variance == Variance::Constant) => {}
             Site::Contraction(site) if policy.serves(Family::Contraction) => {
-                match ContractSite::new(graph, site, context.weights, &mut found.extension) {
-                    Ok(site) => found.served.push(Served::Contract(site)),
+                match contraction(graph, site, context.weights, &mut found.extension) {
+                    Ok(site) => found.served.push(site),
                     Err(why) => found.refuse(site.node, why),
                 }
             }
@@ -188,6 +198,29 @@ impl Search<'_> {
     }
 }
 
+/// The kernel of a contraction: of rows as they lie, or of rows gathered first.
+fn contraction(
+    graph: &Graph,
+    site: &Contraction,
+    weights: &Weights,
+    extension: &mut Extension,
+) -> Result<Served, String> {
+    // Kernels read by address: an index that leaves its axis would read its neighbour where the program traps.
+    let extents: Vec<usize> = site.axes.iter().map(|axis| axis.extent).collect();
+    for operand in &site.operands {
+        chosen_index(graph, operand, &extents)?;
+    }
+    let weight = site.as_weight_rows(graph).map_err(|refusal| refusal.to_string())?;
+    let rows = match weight.group {
+        None => ContractSite::new(graph, site, weights, extension).map(Served::Contract),
+        Some(_) => Err(String::new()),
+    };
+    rows.or_else(|_| {
+        let served = GatheredSite::new(graph, site, &weight, weights, extension)?;
+        Ok(Served::Gathered(Box::new(served)))
+    })
+}
+
 /// The node that holds an operand: its own, or one added for it.
 fn operand_node(
     graph: &Graph,
@@ -224,6 +257,16 @@ fn within(graph: &Graph, source: &Source, reach: usize) -> bool {
     elements.is_some_and(|elements| reach <= elements)
 }
 
+/// The launches of kernels that are ready together: contractions of whole weights, those of chosen parts, any other.
+pub(super) fn launches(found: &Found, units: &Units, ready: &[usize]) -> Vec<Vec<usize>> {
+    let gathered = |unit: &&usize| match units.units[**unit].work {
+        Duty::Served(index) => matches!(found.served[index.0], Served::Gathered(_)),
+        _ => false,
+    };
+    let (parts, whole): (Vec<usize>, Vec<usize>) = ready.iter().partition(gathered);
+    [whole, parts].into_iter().filter(|launch| !launch.is_empty()).collect()
+}
+
 /// Makes the step of units that share a launch.
 pub(super) fn lower(lowering: &mut Lowering<'_>, units: &[usize]) -> Result<Step, DeviceError> {
     let served = |unit: usize| match lowering.units.units[unit].work {
@@ -233,6 +276,7 @@ pub(super) fn lower(lowering: &mut Lowering<'_>, units: &[usize]) -> Result<Step
     match units.first().and_then(|&unit| served(unit)) {
         Some(Served::Attend(site)) => attend::lower(lowering, site).map(|step| Step::Attend(Box::new(step))),
         Some(Served::Delta(site)) => delta::lower(lowering, site).map(|step| Step::Delta(Box::new(step))),
+        Some(Served::Gathered(_)) => gathered::lower(lowering, units).map(Step::Gathered),
         _ => contract::lower(lowering, units).map(Step::Contract),
     }
 }
