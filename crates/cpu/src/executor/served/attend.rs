@@ -1,7 +1,7 @@
 //! Attention over a history's stored rows and a node's ancestors in the batch.
 
 use fiddlehead_graph::queries::{Attention, PathStart, Sites};
-use fiddlehead_graph::{Element, Graph, HistoryId, NodeId};
+use fiddlehead_graph::{Compute, Element, Expr, Graph, HistoryId, NodeId, Permissions, Range};
 use fiddlehead_plan::{DeviceError, DeviceFacts, StepReport, Work};
 
 use super::extend::Extension;
@@ -19,6 +19,7 @@ use fiddlehead_plan::order::SetIndex;
 /// Query heads that share their keys and values and lie at even distances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct HeadGroup {
+    first: usize,
     heads: usize,
     query: usize,
     query_step: usize,
@@ -40,6 +41,8 @@ pub(in crate::executor) struct AttendSite {
     value_dim: usize,
     window: Option<usize>,
     scale: f32,
+    /// The tensor of sinks, one a head.
+    pub sinks: Option<NodeId>,
 }
 
 impl AttendSite {
@@ -50,8 +53,14 @@ impl AttendSite {
         extension: &mut Extension,
     ) -> Result<AttendSite, String> {
         let scale = site.linear_scale.ok_or("the kernel takes only scores that are scaled by a literal")?;
-        if site.sink.is_some() {
-            return Err("the kernel is given no sinks".into());
+        let mut absorbed_sink = false;
+        if let Some(sink) = &site.sink {
+            sink.visit(&mut |part| {
+                absorbed_sink |= matches!(part, Expr::Load { node, .. } if site.absorbed.contains(node));
+            });
+        }
+        if absorbed_sink {
+            return Err("the sink is made of what the kernel leaves out".into());
         }
         let histories = [&site.key, &site.value].map(|operand| match operand.source {
             fiddlehead_graph::queries::Source::History(history) => {
@@ -91,6 +100,16 @@ impl AttendSite {
         let outputs = result_offsets(&shape, &site.result_axes, &site.heads)
             .ok_or("a head of the result does not lie in one piece")?;
         let value_dim: usize = site.value_dims.iter().product();
+        let sinks = site.sink.as_ref().map(|sink| {
+            let compute = Compute {
+                axes: site.heads.iter().map(|&extent| Range::Fixed(extent)).collect(),
+                fold: None,
+                guard: None,
+                body: sink.clone(),
+                permissions: Permissions::default(),
+            };
+            extension.add(graph, site.node, &compute)
+        });
         let mut covers = site.absorbed.clone();
         covers.push(site.node);
         covers.sort();
@@ -103,6 +122,7 @@ impl AttendSite {
             groups: groups(&queries, &keys, &values, &outputs, value_dim),
             key_dim: site.key_dims.iter().product(),
             value_dim,
+            sinks,
             window: match site.start {
                 PathStart::Root => None,
                 PathStart::Sliding { reach } => Some(reach),
@@ -150,6 +170,7 @@ fn groups(
         });
         if !joined {
             groups.push(HeadGroup {
+                first: head,
                 heads: 1,
                 query: queries[head],
                 query_step: 0,
@@ -169,6 +190,7 @@ pub(in crate::executor) struct AttendStep {
     set: SetIndex,
     query: BufferIndex,
     output: BufferIndex,
+    sinks: Option<BufferIndex>,
 }
 
 pub(super) fn lower(lowering: &mut Lowering<'_>, site: &AttendSite) -> Result<AttendStep, DeviceError> {
@@ -176,7 +198,8 @@ pub(super) fn lower(lowering: &mut Lowering<'_>, site: &AttendSite) -> Result<At
         .ok_or_else(|| lowering.unsupported(site.node, "an attention reads a path, and this one has none"))?;
     let query = lowering.readable(site.query, Some(set))?;
     let output = lowering.buffer(site.node, Some(set))?;
-    Ok(AttendStep { site: site.clone(), set, query, output })
+    let sinks = site.sinks.map(|node| lowering.readable(node, Some(set))).transpose()?;
+    Ok(AttendStep { site: site.clone(), set, query, output, sinks })
 }
 
 /// Rows of a chain that one task takes: they share each pass over the keys.
@@ -204,6 +227,11 @@ pub(in crate::executor) fn run(
     blocks.clear();
     let view = run.view();
     let nodes = &run.batch.sets[step.set.0].nodes;
+    // Rows with sinks of their own share no call.
+    let most = match step.sinks {
+        Some(sinks) if view.stride(sinks) > 0 => 1,
+        _ => ROW_BLOCK,
+    };
     for row in row.map_or(0..nodes.len(), |row| row..row + 1) {
         let node = nodes[row] as usize;
         let segment = run.batch.segment_of[node];
@@ -213,7 +241,7 @@ pub(in crate::executor) fn run(
                 && run.batch.segment_of[last] == segment
                 && run.batch.segments[segment as usize].chain
                 && block.first + block.count == row
-                && block.count < ROW_BLOCK
+                && block.count < most
         });
         match joins {
             Some(block) => block.count += 1,
@@ -280,6 +308,11 @@ fn attend_block(
     // SAFETY: as above; each task writes its own group's columns of its own rows, and nobody reads them in this step.
     let results = unsafe { std::slice::from_raw_parts_mut(start, (block.count - 1) * output_stride + width) };
     let mut outputs = OutputRows::new(results, block.count, width, output_stride.max(width))?;
+    let sinks = step.sinks.map(|buffer| {
+        let words = &view.words(buffer, block.first)[group.first..group.first + group.heads];
+        // SAFETY: an f32 has the size and the alignment of a word, and any bits are one.
+        unsafe { std::slice::from_raw_parts(words.as_ptr().cast::<f32>(), words.len()) }
+    });
     let arguments = AttentionArguments {
         queries,
         query_rows: block.count,
@@ -293,7 +326,7 @@ fn attend_block(
         first_query_depth: depth,
         window: site.window,
         transform: ScoreTransform::Scale(site.scale),
-        sinks: None,
+        sinks,
     };
     attend(isa, &arguments, &mut outputs);
     scratch.pieces = recycle(pieces);
@@ -372,12 +405,13 @@ impl AttendStep {
             nodes: vec![program.graph.node(site.node).origin.name.clone()],
             candidate: "pages".into(),
             detail: format!(
-                "{} groups of {} heads, keys of {}, values of {}{}, on a path of {REPORTED_PATH}",
+                "{} groups of {} heads, keys of {}, values of {}{}{}, on a path of {REPORTED_PATH}",
                 site.groups.len(),
                 site.groups.first().map_or(0, |group| group.heads),
                 site.key_dim,
                 site.value_dim,
-                site.window.map_or(String::new(), |window| format!(", the last {window} rows"))
+                site.window.map_or(String::new(), |window| format!(", the last {window} rows")),
+                if site.sinks.is_some() { ", a sink a head" } else { "" }
             ),
             microseconds: facts.best_nanoseconds(Work { multiplications, bytes, nanoseconds: 0.0 }) / 1000.0,
         }

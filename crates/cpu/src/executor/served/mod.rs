@@ -60,7 +60,11 @@ impl ServedSite for Served {
         match self {
             Served::Contract(site) => (vec![site.activation, site.weight], vec![]),
             Served::Gathered(site) => (site.reads(), vec![]),
-            Served::Attend(site) => (vec![site.query], vec![site.key, site.value]),
+            Served::Attend(site) => {
+                let mut reads = vec![site.query];
+                reads.extend(site.sinks);
+                (reads, vec![site.key, site.value])
+            }
             Served::Delta(site) => (site.reads(), vec![]),
         }
     }
