@@ -7,7 +7,7 @@ use fiddlehead_forest::shapes::SplitMix;
 use fiddlehead_graph::lower::lower_function;
 use fiddlehead_graph::rewrite::optimise;
 use fiddlehead_oracle::{Array, Oracle, Weights};
-use fiddlehead_plan::{Device, LoadOptions, Values};
+use fiddlehead_plan::{Device, DeviceError, LoadOptions, Values};
 
 const PROGRAM: &str = "
 step fn token_step[V, D](token: id, at: i32, embed: f32[V, D], mix: f32[D, D]) -> f32[V] {
@@ -30,6 +30,33 @@ fn main[P, V, D](prompt: id[P], embed: f32[V, D], mix: f32[D, D]) -> id[40] =
         next best
     };
 ";
+
+/// The text that a trap of a function points to.
+fn trapped(text: &str, inputs: &[Values]) -> String {
+    let program = fiddlehead_lang::compile("trap.fh", text).expect("a right program");
+    let graph = optimise(&lower_function(&program, "main", &BTreeMap::new()).expect("lowers"));
+    match CpuDevice::new(1).call(&graph, inputs, &LoadOptions::default()) {
+        Err(DeviceError::Trap { span: Some((start, end)), .. }) => text[start..end].to_string(),
+        other => panic!("no trap with a place: {other:?}"),
+    }
+}
+
+#[test]
+fn a_loop_that_emits_too_much_traps_at_its_emission() {
+    let text = "fn main() -> (i32[2], i32) {\n    let k = 3;\n    scan[t in 9] {\n        emit_if[2](t % k == 1, t);\n    }\n}";
+    assert_eq!(trapped(text, &[]), "t % k == 1");
+}
+
+/// Elementwise arrays are written into what reads them, but not where that would move a trap to another line.
+#[test]
+fn a_trap_names_the_array_that_was_being_made_and_not_its_reader() {
+    let text = "fn main(x: f32[4], at: i32) -> f32[3] {\n    let y = each[i in 3] x[i + at];\n    each[i in 3] 2.0 * y[i]\n}";
+    let x = Values::F32(vec![1.0, 2.0, 3.0, 4.0]);
+    assert_eq!(trapped(text, &[x, Values::I32(vec![2])]), "each[i in 3] x[i + at]");
+    let text =
+        "fn main(n: i32) -> f32[3] {\n    let y = each[i in 3] i / n;\n    each[i in 3] 2.0 * f32(y[i])\n}";
+    assert_eq!(trapped(text, &[Values::I32(vec![0])]), "each[i in 3] i / n");
+}
 
 fn random(seed: u64, count: usize, scale: f32) -> Vec<f32> {
     let mut random = SplitMix::new(seed);

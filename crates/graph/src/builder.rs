@@ -105,7 +105,12 @@ impl GraphBuilder {
 
     /// Makes a tensor readable from outside.
     pub fn output(&mut self, name: impl Into<String>, node: NodeId) {
-        self.graph.outputs.push(Output { name: name.into(), node });
+        self.output_at(name, node, None);
+    }
+
+    /// Declares an output that the program gives at a place of its text.
+    pub fn output_at(&mut self, name: impl Into<String>, node: NodeId, span: Option<(usize, usize)>) {
+        self.graph.outputs.push(Output { name: name.into(), node, span });
     }
 
     /// Ends the building: checks the graph and seals it.

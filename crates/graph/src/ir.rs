@@ -381,6 +381,8 @@ pub struct Output {
     pub name: String,
     /// The tensor, all axes fixed.
     pub node: NodeId,
+    /// Where the program gives it, a byte range in its text; the node may have been made elsewhere.
+    pub span: Option<(usize, usize)>,
 }
 
 /// A sequential loop: its body runs along one chain of `trips` forest nodes, its carries are the body's states.

@@ -199,9 +199,10 @@ fn emit(
                 continue;
             }
             if emitted[place] == capacity {
+                let place = &machine.program.graph.outputs()[condition.unwrap_or(output)];
                 return Err(DeviceError::Trap {
                     origin: scan.name.clone(),
-                    span: None,
+                    span: place.span,
                     why: format!("the loop emits more than the {capacity} values that it declares"),
                 });
             }

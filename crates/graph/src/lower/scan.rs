@@ -148,12 +148,13 @@ impl<'a> Lowerer<'a> {
         if let Some(emission) = &scan.emission {
             let value = self.value(&emission.value)?;
             let node = self.whole(value, emission.value.span, "emit")?;
-            self.frame().builder.output("emit", node);
+            let place = |span: Span| Some((span.start as usize, span.end as usize));
+            self.frame().builder.output_at("emit", node, place(emission.value.span));
             let mut condition = None;
             if let Some(expr) = &emission.condition {
                 let value = self.value(expr)?;
                 let node = self.whole(value, expr.span, "emit_if")?;
-                self.frame().builder.output("emit_if", node);
+                self.frame().builder.output_at("emit_if", node, place(expr.span));
                 condition = Some(1);
             }
             let span = emission.value.span;

@@ -5,8 +5,9 @@
 //! - an elementwise tensor with one reader, itself elementwise, of as many points, goes into it.
 //!
 //! A fold is never moved, so the operands of a fold stay plain loads that the queries can read. An index that is
-//! not proven to lie in the vanished tensor keeps the tensor, since its trap would vanish too. A view of views may read
-//! each twice, so what an expression grows to is bounded as well.
+//! not proven to lie in the vanished tensor keeps the tensor, since its trap would vanish too. A tensor that may trap by
+//! itself is kept as well when the reader stands elsewhere in the program: a trap names the place of the array that was
+//! being made. A view of views may read each twice, so what an expression grows to is bounded as well.
 
 use std::cell::Cell;
 
@@ -24,9 +25,10 @@ pub(crate) fn fuse_chains(graph: &Graph) -> Graph {
     for index in 0..fused.nodes.len() {
         match &fused.nodes[index].kind {
             NodeKind::Compute(compute) => {
-                let reader = Reader::new(&fused, &uses, compute);
+                let place = fused.nodes[index].origin.span;
+                let reader = Reader::new(&fused, &uses, compute, place);
                 let body = reader.expression(&compute.body);
-                let mut views = Reader::new(&fused, &uses, compute);
+                let mut views = Reader::new(&fused, &uses, compute, place);
                 views.only_views = true;
                 let mut result = compute.map_exprs(&mut |expr| views.expression(expr));
                 result.body = body;
@@ -63,16 +65,18 @@ struct Reader<'a> {
     uses: &'a [usize],
     compute: &'a Compute,
     around: Surroundings,
+    /// Where the program makes the reader.
+    place: Option<(usize, usize)>,
     /// How many parts the expression has by now.
     length: Cell<usize>,
     only_views: bool,
 }
 
 impl<'a> Reader<'a> {
-    fn new(graph: &'a Graph, uses: &'a [usize], compute: &'a Compute) -> Self {
+    fn new(graph: &'a Graph, uses: &'a [usize], compute: &'a Compute, place: Option<(usize, usize)>) -> Self {
         let around = Surroundings::of(compute, Interval::HERE);
         let length = Cell::new(length(&compute.body));
-        Reader { graph, uses, compute, around, length, only_views: compute.fold.is_some() }
+        Reader { graph, uses, compute, around, place, length, only_views: compute.fold.is_some() }
     }
 
     fn expression(&self, expr: &Expr) -> Expr {
@@ -92,6 +96,9 @@ impl<'a> Reader<'a> {
                 && self.covers(&source.axes, indices)
         };
         if !wanted || !self.reaches(&source.axes, indices) {
+            return result;
+        }
+        if self.graph.node(*node).origin.span != self.place && may_trap(self.graph, source) {
             return result;
         }
         let written = substitute(&source.body, indices);
@@ -132,6 +139,41 @@ impl<'a> Reader<'a> {
             _ => false,
         })
     }
+}
+
+/// Whether making a tensor may trap. What stands in an arm of an `if` is taken to be guarded by it.
+fn may_trap(graph: &Graph, source: &Compute) -> bool {
+    let around = Surroundings::of(source, Interval::HERE);
+    fn walk(graph: &Graph, around: &Surroundings, expr: &Expr) -> bool {
+        let inside = |node: NodeId, indices: &[Expr]| {
+            graph.axes(node).iter().zip(indices).all(|(range, index)| match range {
+                Range::Fixed(n) => {
+                    let interval = around.interval(index);
+                    interval.low >= 0 && interval.high < *n as i64
+                }
+                // Read by an axis with the same ends, which the reader of such a tensor has.
+                Range::Between { .. } => matches!(index, Expr::Axis(_)),
+            })
+        };
+        let traps = match expr {
+            Expr::Select(condition, ..) => return walk(graph, around, condition),
+            Expr::Load { node, indices } => !inside(*node, indices),
+            Expr::History { history, depth, indices } => {
+                let reads_data = depth.any(&mut |part| matches!(part, Expr::Load { .. }));
+                reads_data || !inside(graph.histories()[history.index()].row, indices)
+            }
+            Expr::Unary(Unary::IntToId, operand) => around.interval(operand).low < 0,
+            Expr::Binary(Binary::Divide | Binary::Remainder, _, right) => {
+                let by = around.interval(right);
+                right.element_in(graph, Element::F32) == Element::I32 && by.low <= 0 && by.high >= 0
+            }
+            _ => false,
+        };
+        let mut found = traps;
+        expr.for_each_part(&mut |part| found = found || walk(graph, around, part));
+        found
+    }
+    walk(graph, &around, &source.body)
 }
 
 /// How many parts an expression has.

@@ -64,7 +64,7 @@ impl Extension {
             builder.compute(compute, element, origin);
         }
         for output in graph.outputs() {
-            builder.output(output.name.clone(), output.node);
+            builder.output_at(output.name.clone(), output.node, output.span);
         }
         builder.seal().map_err(|error| DeviceError::Unsupported {
             what: format!("`{}`", graph.name()),
