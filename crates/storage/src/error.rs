@@ -78,4 +78,20 @@ pub enum StorageError {
         /// The scales' dimensions.
         found: Vec<usize>,
     },
+    /// A value that a format cannot hold: not finite, or too large for its scales.
+    #[error("{format} cannot hold {value} (element {at})")]
+    Unstorable {
+        /// The format.
+        format: Format,
+        /// Its place among the values.
+        at: usize,
+        /// The value as text.
+        value: String,
+    },
+    /// A format that weights are read in and never written.
+    #[error("{format} is only read; nothing is quantised to it")]
+    OnlyRead {
+        /// The format.
+        format: Format,
+    },
 }

@@ -1,6 +1,7 @@
-//! Storage formats of weights and their plain dequantising.
+//! Storage formats of weights, their plain dequantising and quantising.
 //!
-//! What lives here: the block formats ([`Format`]), what a block means in numbers ([`dequantise`]), shared memory
+//! What lives here: the block formats ([`Format`]), what a block means in numbers ([`dequantise`]), the search for the
+//! block that comes nearest to given numbers ([`quantise`](fn@quantise)), shared memory
 //! with cheap views ([`Bytes`]), and a weight as everybody hands it around ([`Tensor`]).
 //!
 //! What must never live here: files and their headers (`checkpoint`), devices and fast kernels (`cpu`, `cuda`).
@@ -23,10 +24,12 @@ mod bytes;
 mod error;
 mod format;
 mod pack;
+mod quantise;
 mod tensor;
 
 pub use bytes::{Bytes, Memory};
 pub use error::StorageError;
 pub use format::{Format, Layout, dequantise};
 pub use pack::pack_f8_e4m3;
+pub use quantise::quantise;
 pub use tensor::Tensor;

@@ -1,13 +1,22 @@
 //! The upper half of a binary32.
 
+use half::bf16;
+
 use super::Layout;
 
-pub(super) const LAYOUT: Layout = Layout { name: "bf16", block_elements: 1, block_bytes: 2, dequantise };
+pub(super) const LAYOUT: Layout =
+    Layout { name: "bf16", block_elements: 1, block_bytes: 2, dequantise, quantise: Some(quantise) };
 
 fn dequantise(bytes: &[u8], out: &mut [f32]) {
     let (values, _) = bytes.as_chunks();
     for (value, out) in values.iter().zip(out) {
         *out = f32::from_bits(u32::from(u16::from_le_bytes(*value)) << 16);
+    }
+}
+
+fn quantise(values: &[f32], out: &mut [u8]) {
+    for (value, out) in values.iter().zip(out.as_chunks_mut().0) {
+        *out = bf16::from_f32(*value).to_le_bytes();
     }
 }
 

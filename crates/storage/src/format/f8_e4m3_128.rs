@@ -7,7 +7,7 @@
 use super::Layout;
 
 pub(super) const LAYOUT: Layout =
-    Layout { name: "f8_e4m3_128", block_elements: 128, block_bytes: 132, dequantise };
+    Layout { name: "f8_e4m3_128", block_elements: 128, block_bytes: 132, dequantise, quantise: None };
 
 fn dequantise(bytes: &[u8], out: &mut [f32]) {
     for (block, out) in bytes.as_chunks::<132>().0.iter().zip(out.as_chunks_mut::<128>().0) {

@@ -4,12 +4,19 @@ use half::f16;
 
 use super::Layout;
 
-pub(super) const LAYOUT: Layout = Layout { name: "f16", block_elements: 1, block_bytes: 2, dequantise };
+pub(super) const LAYOUT: Layout =
+    Layout { name: "f16", block_elements: 1, block_bytes: 2, dequantise, quantise: Some(quantise) };
 
 fn dequantise(bytes: &[u8], out: &mut [f32]) {
     let (values, _) = bytes.as_chunks();
     for (value, out) in values.iter().zip(out) {
         *out = f16::from_le_bytes(*value).to_f32();
+    }
+}
+
+fn quantise(values: &[f32], out: &mut [u8]) {
+    for (value, out) in values.iter().zip(out.as_chunks_mut().0) {
+        *out = f16::from_f32(*value).to_le_bytes();
     }
 }
 

@@ -2,12 +2,19 @@
 
 use super::Layout;
 
-pub(super) const LAYOUT: Layout = Layout { name: "f32", block_elements: 1, block_bytes: 4, dequantise };
+pub(super) const LAYOUT: Layout =
+    Layout { name: "f32", block_elements: 1, block_bytes: 4, dequantise, quantise: Some(quantise) };
 
 fn dequantise(bytes: &[u8], out: &mut [f32]) {
     let (values, _) = bytes.as_chunks();
     for (value, out) in values.iter().zip(out) {
         *out = f32::from_le_bytes(*value);
+    }
+}
+
+fn quantise(values: &[f32], out: &mut [u8]) {
+    for (value, out) in values.iter().zip(out.as_chunks_mut().0) {
+        *out = value.to_le_bytes();
     }
 }
 

@@ -28,3 +28,29 @@ pub(super) fn each_nibble(packed: &[u8], out: &mut [f32], value: impl Fn(usize, 
         *high = value(index + 16, byte >> 4);
     }
 }
+
+/// Packs 32 nibbles into 16 bytes, as [`each_nibble`] reads them.
+pub(super) fn pack_nibbles(packed: &mut [u8], nibble: impl Fn(usize) -> u8) {
+    for (index, byte) in packed[..16].iter_mut().enumerate() {
+        *byte = nibble(index) | nibble(index + 16) << 4;
+    }
+}
+
+/// The fifth bits of 32 numbers, bit i for element i.
+pub(super) fn fifth_bits(number: impl Fn(usize) -> u8) -> u32 {
+    (0..32).fold(0, |bits, index| bits | u32::from(number(index) >> 4) << index)
+}
+
+/// Packs 6-bit scales and minima into 12 bytes that are zero, as [`scale_and_minimum`] reads them.
+pub(super) fn pack_scales_and_minima(packed: &mut [u8], scales: &[u8; 8], minima: &[u8; 8]) {
+    for (index, (&scale, &minimum)) in scales.iter().zip(minima).enumerate() {
+        if index < 4 {
+            packed[index] |= scale;
+            packed[index + 4] |= minimum;
+        } else {
+            packed[index + 4] |= scale & 15 | (minimum & 15) << 4;
+            packed[index - 4] |= scale >> 4 << 6;
+            packed[index] |= minimum >> 4 << 6;
+        }
+    }
+}

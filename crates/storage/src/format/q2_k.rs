@@ -5,8 +5,10 @@
 
 use super::Layout;
 use super::nibbles::half_at;
+use crate::quantise::{nested_affine, sub_blocks};
 
-pub(super) const LAYOUT: Layout = Layout { name: "q2_k", block_elements: 256, block_bytes: 84, dequantise };
+pub(super) const LAYOUT: Layout =
+    Layout { name: "q2_k", block_elements: 256, block_bytes: 84, dequantise, quantise: Some(quantise) };
 
 fn dequantise(bytes: &[u8], out: &mut [f32]) {
     for (block, out) in bytes.as_chunks::<84>().0.iter().zip(out.as_chunks_mut::<256>().0) {
@@ -20,5 +22,21 @@ fn dequantise(bytes: &[u8], out: &mut [f32]) {
                 *out = scale * f32::from(byte >> shift & 3) - minimum;
             }
         }
+    }
+}
+
+fn quantise(values: &[f32], out: &mut [u8]) {
+    for (values, block) in values.as_chunks::<256>().0.iter().zip(out.as_chunks_mut::<84>().0) {
+        let found = nested_affine::<3, 16, 16>(&sub_blocks(values), 15);
+        block.fill(0);
+        for (index, found_numbers) in found.numbers.iter().enumerate() {
+            let (half, shift, start) = (index / 8, index / 2 % 4 * 2, index % 2 * 16);
+            block[index] = found.sub_scales[index] | found.sub_minima[index] << 4;
+            for (byte, number) in block[16 + half * 32 + start..].iter_mut().zip(found_numbers) {
+                *byte |= (*number as u8) << shift;
+            }
+        }
+        block[80..82].copy_from_slice(&found.scale.to_le_bytes());
+        block[82..84].copy_from_slice(&found.minimum.to_le_bytes());
     }
 }

@@ -5,8 +5,10 @@
 
 use super::Layout;
 use super::nibbles::half_at;
+use crate::quantise::{Signed, nested, sub_blocks};
 
-pub(super) const LAYOUT: Layout = Layout { name: "q3_k", block_elements: 256, block_bytes: 110, dequantise };
+pub(super) const LAYOUT: Layout =
+    Layout { name: "q3_k", block_elements: 256, block_bytes: 110, dequantise, quantise: Some(quantise) };
 
 fn dequantise(bytes: &[u8], out: &mut [f32]) {
     for (block, out) in bytes.as_chunks::<110>().0.iter().zip(out.as_chunks_mut::<256>().0) {
@@ -29,4 +31,23 @@ fn sub_scale(packed: &[u8], index: usize) -> f32 {
     let low = packed[index % 8] >> (index / 8 * 4) & 15;
     let high = packed[8 + index % 4] >> (index / 4 * 2) & 3;
     f32::from(low | high << 4) - 32.0
+}
+
+fn quantise(values: &[f32], out: &mut [u8]) {
+    for (values, block) in values.as_chunks::<256>().0.iter().zip(out.as_chunks_mut::<110>().0) {
+        let found = nested::<Signed<-4, 3>, 16, 16>(&sub_blocks(values), [-32, 31]);
+        block.fill(0);
+        for (index, levels) in found.levels.iter().enumerate() {
+            let (half, shift, start) = (index / 8, index / 2 % 4 * 2, index % 2 * 16);
+            let sub_scale = (found.sub_scales[index] + 32) as u8;
+            block[96 + index % 8] |= (sub_scale & 15) << (index / 8 * 4);
+            block[104 + index % 4] |= (sub_scale >> 4) << (index / 4 * 2);
+            for (at, level) in levels.iter().enumerate() {
+                let number = (level + 4.0) as u8;
+                block[start + at] |= (number >> 2) << (index / 2);
+                block[32 + half * 32 + start + at] |= (number & 3) << shift;
+            }
+        }
+        block[108..110].copy_from_slice(&found.scale.to_le_bytes());
+    }
 }

@@ -4,9 +4,11 @@
 //! one sub-block and the high ones the next.
 
 use super::Layout;
-use super::nibbles::{half_at, scale_and_minimum};
+use super::nibbles::{half_at, pack_scales_and_minima, scale_and_minimum};
+use crate::quantise::{nested_affine, sub_blocks};
 
-pub(super) const LAYOUT: Layout = Layout { name: "q4_k", block_elements: 256, block_bytes: 144, dequantise };
+pub(super) const LAYOUT: Layout =
+    Layout { name: "q4_k", block_elements: 256, block_bytes: 144, dequantise, quantise: Some(quantise) };
 
 fn dequantise(bytes: &[u8], out: &mut [f32]) {
     for (block, out) in bytes.as_chunks::<144>().0.iter().zip(out.as_chunks_mut::<256>().0) {
@@ -17,6 +19,21 @@ fn dequantise(bytes: &[u8], out: &mut [f32]) {
             let shift = index % 2 * 4;
             for (out, &byte) in out.iter_mut().zip(&block[16 + index / 2 * 32..]) {
                 *out = scale * f32::from(byte >> shift & 15) - minimum;
+            }
+        }
+    }
+}
+
+fn quantise(values: &[f32], out: &mut [u8]) {
+    for (values, block) in values.as_chunks::<256>().0.iter().zip(out.as_chunks_mut::<144>().0) {
+        let found = nested_affine::<15, 8, 32>(&sub_blocks(values), 63);
+        block.fill(0);
+        block[..2].copy_from_slice(&found.scale.to_le_bytes());
+        block[2..4].copy_from_slice(&found.minimum.to_le_bytes());
+        pack_scales_and_minima(&mut block[4..16], &found.sub_scales, &found.sub_minima);
+        for (index, numbers) in found.numbers.iter().enumerate() {
+            for (byte, number) in block[16 + index / 2 * 32..].iter_mut().zip(numbers) {
+                *byte |= (*number as u8) << (index % 2 * 4);
             }
         }
     }

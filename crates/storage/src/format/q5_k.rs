@@ -4,9 +4,11 @@
 //! elements i, i + 32, …), 128 bytes of nibbles as in `q4_k`.
 
 use super::Layout;
-use super::nibbles::{half_at, scale_and_minimum};
+use super::nibbles::{half_at, pack_scales_and_minima, scale_and_minimum};
+use crate::quantise::{nested_affine, sub_blocks};
 
-pub(super) const LAYOUT: Layout = Layout { name: "q5_k", block_elements: 256, block_bytes: 176, dequantise };
+pub(super) const LAYOUT: Layout =
+    Layout { name: "q5_k", block_elements: 256, block_bytes: 176, dequantise, quantise: Some(quantise) };
 
 fn dequantise(bytes: &[u8], out: &mut [f32]) {
     for (block, out) in bytes.as_chunks::<176>().0.iter().zip(out.as_chunks_mut::<256>().0) {
@@ -19,6 +21,23 @@ fn dequantise(bytes: &[u8], out: &mut [f32]) {
             for ((out, &byte), &fifth) in out.iter_mut().zip(&block[48 + index / 2 * 32..]).zip(fifth_bits) {
                 let number = byte >> shift & 15 | (fifth >> index & 1) << 4;
                 *out = scale * f32::from(number) - minimum;
+            }
+        }
+    }
+}
+
+fn quantise(values: &[f32], out: &mut [u8]) {
+    for (values, block) in values.as_chunks::<256>().0.iter().zip(out.as_chunks_mut::<176>().0) {
+        let found = nested_affine::<31, 8, 32>(&sub_blocks(values), 63);
+        block.fill(0);
+        block[..2].copy_from_slice(&found.scale.to_le_bytes());
+        block[2..4].copy_from_slice(&found.minimum.to_le_bytes());
+        pack_scales_and_minima(&mut block[4..16], &found.sub_scales, &found.sub_minima);
+        for (index, numbers) in found.numbers.iter().enumerate() {
+            for (at, number) in numbers.iter().enumerate() {
+                let number = *number as u8;
+                block[16 + at] |= (number >> 4) << index;
+                block[48 + index / 2 * 32 + at] |= (number & 15) << (index % 2 * 4);
             }
         }
     }

@@ -6,8 +6,10 @@
 
 use super::Layout;
 use super::nibbles::half_at;
+use crate::quantise::{Signed, nested, sub_blocks};
 
-pub(super) const LAYOUT: Layout = Layout { name: "q6_k", block_elements: 256, block_bytes: 210, dequantise };
+pub(super) const LAYOUT: Layout =
+    Layout { name: "q6_k", block_elements: 256, block_bytes: 210, dequantise, quantise: Some(quantise) };
 
 fn dequantise(bytes: &[u8], out: &mut [f32]) {
     for (block, out) in bytes.as_chunks::<210>().0.iter().zip(out.as_chunks_mut::<256>().0) {
@@ -23,5 +25,22 @@ fn dequantise(bytes: &[u8], out: &mut [f32]) {
                 *out = scale * (f32::from(number) - 32.0);
             }
         }
+    }
+}
+
+fn quantise(values: &[f32], out: &mut [u8]) {
+    for (values, block) in values.as_chunks::<256>().0.iter().zip(out.as_chunks_mut::<210>().0) {
+        let found = nested::<Signed<-32, 31>, 16, 16>(&sub_blocks(values), [-128, 127]);
+        block.fill(0);
+        for (index, levels) in found.levels.iter().enumerate() {
+            let (half, quarter, start) = (index / 8, index / 2 % 4, index % 2 * 16);
+            block[192 + index] = found.sub_scales[index] as u8;
+            for (at, level) in levels.iter().enumerate() {
+                let number = (level + 32.0) as u8;
+                block[half * 64 + quarter % 2 * 32 + start + at] |= (number & 15) << (quarter / 2 * 4);
+                block[128 + half * 32 + start + at] |= (number >> 4) << (quarter * 2);
+            }
+        }
+        block[208..210].copy_from_slice(&found.scale.to_le_bytes());
     }
 }
