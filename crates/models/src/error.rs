@@ -78,4 +78,10 @@ pub enum ModelError {
         /// What went wrong.
         why: String,
     },
+    /// The checkpoint's kind of model has no words in GGUF files.
+    #[error("{why}")]
+    Inconvertible {
+        /// What cannot be said.
+        why: String,
+    },
 }

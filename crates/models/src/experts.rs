@@ -5,7 +5,7 @@ use crate::error::ModelError;
 use crate::mapper::Mapper;
 use crate::names::{Field, Names, Transform};
 
-const ROUTER: &[Field] = &[Field::plain("router", "mlp.gate.weight", "ffn_gate_inp.weight")];
+pub(crate) const ROUTER: &[Field] = &[Field::plain("router", "mlp.gate.weight", "ffn_gate_inp.weight")];
 
 /// Binds the router and the experts of a layer, and (once for all layers alike) their sizes.
 ///

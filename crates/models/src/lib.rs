@@ -9,6 +9,7 @@
 
 mod architecture;
 mod config;
+mod convert;
 mod error;
 mod experts;
 mod fields;
@@ -23,6 +24,7 @@ mod rope_gguf;
 
 pub use architecture::{Architecture, find};
 pub use config::{Config, Gguf, Json, Key, key};
+pub use convert::{Converted, ConvertedTensor, Order, Piece, convert};
 pub use error::ModelError;
 pub use fit::fit;
 pub use mapper::{Bound, Mapper};

@@ -156,6 +156,11 @@ impl<'a> Mapper<'a> {
         self.bindings.dims.insert(name.to_owned(), value as i64);
     }
 
+    /// A dim that is bound.
+    pub(crate) fn dim_of(&self, name: &str) -> Option<usize> {
+        self.bindings.dims.get(name).and_then(|&value| usize::try_from(value).ok())
+    }
+
     /// Binds a static.
     pub fn flag(&mut self, name: &str, value: bool) {
         self.bindings.known.insert(name.to_owned(), Known::Bool(value));

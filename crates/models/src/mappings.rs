@@ -3,11 +3,11 @@
 //! What must never live here: what several families share, which is in `fields.rs`, `frame.rs`, `kinds.rs`, `rope.rs`
 //! and `experts.rs`. Start reading at `llama.rs`.
 
-mod gemma3;
-mod hybrid;
+pub(crate) mod gemma3;
+pub(crate) mod hybrid;
 mod llama;
 mod mistral;
-mod qwen2;
+pub(crate) mod qwen2;
 mod qwen3;
 
 use crate::architecture::Architecture;

@@ -55,6 +55,8 @@ pub struct Writer<W: Write> {
     /// Name and bytes of each tensor.
     tensors: Vec<(String, usize)>,
     written: usize,
+    /// Bytes of the next tensor that were written in parts already.
+    begun: usize,
     alignment: usize,
 }
 
@@ -85,7 +87,7 @@ impl<W: Write> Writer<W> {
         }
         header.resize(header.len().next_multiple_of(alignment), 0);
         out.write_all(&header)?;
-        Ok(Writer { out, tensors: sizes, written: 0, alignment })
+        Ok(Writer { out, tensors: sizes, written: 0, begun: 0, alignment })
     }
 
     /// Writes the bytes of the next tensor.
@@ -93,22 +95,51 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// When they are not as many as declared, and what the system says.
     pub fn tensor(&mut self, bytes: &[u8]) -> Result<(), WriteError> {
-        let count = self.tensors.len();
-        let Some((name, expected)) = self.tensors.get(self.written) else {
-            return Err(WriteError::WrongCount { declared: count, found: count + 1 });
-        };
-        if *expected != bytes.len() {
-            return Err(WriteError::WrongLength {
-                name: name.clone(),
-                expected: *expected,
-                found: bytes.len(),
-            });
+        self.part(bytes)?;
+        if self.begun > 0 || bytes.is_empty() {
+            self.end_tensor()?;
         }
+        Ok(())
+    }
+
+    /// Writes some of the bytes of the next tensor, behind those written before. The last part ends it; a tensor of no
+    /// bytes is ended by [`Writer::end_tensor`].
+    ///
+    /// # Errors
+    /// When they are more than declared, and what the system says.
+    pub fn part(&mut self, bytes: &[u8]) -> Result<(), WriteError> {
+        let (name, expected) = self.next()?;
+        let found = self.begun + bytes.len();
+        if found > *expected {
+            return Err(WriteError::WrongLength { name: name.clone(), expected: *expected, found });
+        }
+        let whole = found == *expected && !bytes.is_empty();
         self.out.write_all(bytes)?;
-        let padding = bytes.len().next_multiple_of(self.alignment) - bytes.len();
+        self.begun = found;
+        if whole { self.end_tensor() } else { Ok(()) }
+    }
+
+    /// Ends the next tensor, all of whose bytes are written.
+    ///
+    /// # Errors
+    /// When bytes are missing, and what the system says.
+    pub fn end_tensor(&mut self) -> Result<(), WriteError> {
+        let (name, expected) = self.next()?;
+        if self.begun != *expected {
+            let (name, expected) = (name.clone(), *expected);
+            return Err(WriteError::WrongLength { name, expected, found: self.begun });
+        }
+        let padding = self.begun.next_multiple_of(self.alignment) - self.begun;
         self.out.write_all(&vec![0; padding])?;
         self.written += 1;
+        self.begun = 0;
         Ok(())
+    }
+
+    /// Name and bytes of the tensor that is written now.
+    fn next(&self) -> Result<&(String, usize), WriteError> {
+        let declared = self.tensors.len();
+        self.tensors.get(self.written).ok_or(WriteError::WrongCount { declared, found: declared + 1 })
     }
 
     /// Ends the file and gives the output back, flushed.

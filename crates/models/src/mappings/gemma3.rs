@@ -22,7 +22,7 @@ pub(crate) const GEMMA3: Architecture = Architecture {
 };
 
 /// Norms before and behind both the attention and the feed-forward block.
-const NORMS: &[Field] = &[
+pub(crate) const NORMS: &[Field] = &[
     Field::centred("norm_in", "input_layernorm.weight", "attn_norm.weight"),
     Field::centred("norm_attention", "post_attention_layernorm.weight", "post_attention_norm.weight"),
     Field::centred("norm_pre", "pre_feedforward_layernorm.weight", "ffn_norm.weight"),
@@ -63,7 +63,7 @@ fn gemma3(mapper: &mut Mapper<'_>) -> Result<(), ModelError> {
 
 /// What scores are divided by the square root of. GGUF files do not say it: it is a head's size, and in the largest
 /// model, which alone has 62 layers, an equal part of the hidden size.
-fn score_scalar(config: Config<'_>, layers: usize) -> Result<f64, ModelError> {
+pub(crate) fn score_scalar(config: Config<'_>, layers: usize) -> Result<f64, ModelError> {
     const LAYERS_OF_THE_LARGEST: usize = 62;
     let absent = match config {
         Config::Gguf(_) if layers == LAYERS_OF_THE_LARGEST => {
@@ -100,7 +100,7 @@ fn gemma_ropes(mapper: &mut Mapper<'_>) -> Result<(Rope, Rope), ModelError> {
 }
 
 /// Which layers have a window.
-fn kinds(config: Config<'_>) -> Kinds {
+pub(crate) fn kinds(config: Config<'_>) -> Kinds {
     let pattern = "sliding_window_pattern";
     let named = matches!(config, Config::Json(json) if json.get(pattern).is_some());
     let json = if named { pattern } else { "_sliding_window_pattern" };

@@ -40,18 +40,18 @@ pub(crate) const QWEN3_NEXT: Architecture = Architecture {
     map: qwen3_next,
 };
 
-const NORMS: &[Field] = &[
+pub(crate) const NORMS: &[Field] = &[
     Field::centred("norm_in", "input_layernorm.weight", "attn_norm.weight"),
     Field::centred("norm_post", "post_attention_layernorm.weight", "post_attention_norm.weight"),
 ];
-const DELTA: &[Field] = &[
+pub(crate) const DELTA: &[Field] = &[
     Field::plain("conv", "linear_attn.conv1d.weight", "ssm_conv1d.weight"),
     Field::plain("norm_out", "linear_attn.norm.weight", "ssm_norm.weight"),
     Field::plain("out", "linear_attn.out_proj.weight", "ssm_out.weight"),
     Field::logarithm("a", "linear_attn.A_log", "ssm_a"),
     Field::plain("dt", "linear_attn.dt_bias", "ssm_dt.bias"),
 ];
-const DELTA_INPUTS: &[Field] = &[
+pub(crate) const DELTA_INPUTS: &[Field] = &[
     Field::plain("qkv", "linear_attn.in_proj_qkv.weight", "attn_qkv.weight"),
     Field::plain("z", "linear_attn.in_proj_z.weight", "attn_gate.weight"),
     Field::plain("b", "linear_attn.in_proj_b.weight", "ssm_beta.weight"),
@@ -68,14 +68,14 @@ const DELTA_SPLIT_INPUTS: &[Field] = &[
     Field::plain("z", "linear_attn.in_proj_z.weight", "attn_gate.weight"),
     Field::plain("ba", "linear_attn.in_proj_ba.weight", "ssm_ba.weight"),
 ];
-const SHARED_EXPERT: &[Field] = &[
+pub(crate) const SHARED_EXPERT: &[Field] = &[
     Field::plain("shared_weight", "mlp.shared_expert_gate.weight", "ffn_gate_inp_shexp.weight"),
     Field::plain("shared_gate", "mlp.shared_expert.gate_proj.weight", "ffn_gate_shexp.weight"),
     Field::plain("shared_up", "mlp.shared_expert.up_proj.weight", "ffn_up_shexp.weight"),
     Field::plain("shared_down", "mlp.shared_expert.down_proj.weight", "ffn_down_shexp.weight"),
 ];
 /// What leads into and out of the layer of the draft head.
-const DRAFT: &[Field] = &[
+pub(crate) const DRAFT: &[Field] = &[
     Field::plain("draft_fc", "fc.weight", "nextn.eh_proj.weight"),
     Field::centred("draft_norm_token", "pre_fc_norm_embedding.weight", "nextn.enorm.weight"),
     Field::centred("draft_norm_hidden", "pre_fc_norm_hidden.weight", "nextn.hnorm.weight"),
@@ -85,7 +85,7 @@ const DRAFT: &[Field] = &[
 const KEY_HEADS: Key = key("linear_num_key_heads", "ssm.group_count");
 const VALUE_HEADS: Key = key("linear_num_value_heads", "ssm.time_step_rank");
 
-const KINDS: Kinds = Kinds {
+pub(crate) const KINDS: Kinds = Kinds {
     other: "delta",
     word: "linear_attention",
     list: "attention.recurrent_layers",

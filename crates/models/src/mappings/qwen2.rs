@@ -18,7 +18,7 @@ pub(crate) const QWEN2: Architecture = Architecture {
     map: qwen2,
 };
 
-const BIASES: &[Field] = &[
+pub(crate) const BIASES: &[Field] = &[
     Field::plain("bias_q", "self_attn.q_proj.bias", "attn_q.bias"),
     Field::plain("bias_k", "self_attn.k_proj.bias", "attn_k.bias"),
     Field::plain("bias_v", "self_attn.v_proj.bias", "attn_v.bias"),
