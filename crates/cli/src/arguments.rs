@@ -7,6 +7,7 @@ use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser, TypedValueP
 use clap::{Args, Parser, Subcommand, ValueHint};
 use fiddlehead_engine::{Defaults, Sampling};
 use fiddlehead_plan::Numerics;
+use fiddlehead_quantize::{Override, Recipe};
 
 const EXIT_CODES: &str = "Exit codes:
   0    it worked (also when the reader of the output went away)
@@ -44,6 +45,9 @@ pub enum Command {
     /// Show what a model's files hold, whether they can be served, and how much memory that takes
     #[command(after_help = INSPECT_EXAMPLES)]
     Inspect(InspectArguments),
+    /// Write a model as a GGUF file with its weights in a smaller format
+    #[command(after_help = QUANTIZE_EXAMPLES)]
+    Quantize(QuantizeArguments),
     /// Measure how fast a model reads prompts and generates
     #[command(after_help = BENCH_EXAMPLES)]
     Bench(BenchArguments),
@@ -100,6 +104,20 @@ Examples:
   fiddlehead inspect ~/models/SmolLM2-135M-Instruct.Q4_1.gguf
   fiddlehead inspect --context 32768 ~/models/Qwen3.5-0.8B
   fiddlehead inspect                          # the model that is built in";
+
+const QUANTIZE_EXAMPLES: &str =
+    "A plain format is that of all matrices. The mixtures q3_k_m, q4_k_s, q4_k_m, q5_k_s and q5_k_m give a
+better one to the output head, and with _m to attention's values and the feed-forward block's way out in
+the layers that matter more. Norms, biases, routers and convolutions stay f32. Rows that are no whole
+number of a format's blocks get the next better format that fits: q4_k q5_0, q5_k q5_1, q6_k q8_0, q2_k,
+q3_k and iq4_xs iq4_nl, and f16 where none does; the summary says which.
+
+OUT appears when it is whole; until then it has a name of its own beside it.
+
+Examples:
+  fiddlehead quantize ~/models/Qwen3.5-0.8B Qwen3.5-0.8B-Q4_K_M.gguf --format q4_k_m
+  fiddlehead quantize model-f16.gguf model-q6_k.gguf --format q6_k --tensor token_embd=q8_0
+  fiddlehead quantize model.gguf small.gguf --format q4_k --tensor 'blk.*.ffn_down.weight=q5_k'";
 
 const BENCH_EXAMPLES: &str =
     "Prompts are random tokens, as llama-bench has it; a warm-up comes first, and prompts and
@@ -268,6 +286,31 @@ pub struct InspectArguments {
 }
 
 #[derive(Debug, Args)]
+pub struct QuantizeArguments {
+    /// The model: a GGUF file, a safetensors file, its index, or its folder
+    #[arg(value_name = "IN", value_hint = ValueHint::AnyPath)]
+    pub source: PathBuf,
+    /// The GGUF file to write
+    #[arg(value_name = "OUT", value_hint = ValueHint::FilePath)]
+    pub target: PathBuf,
+    /// The format of the weights, or a mixture of formats
+    #[arg(long, value_name = "FORMAT", value_parser = recipe())]
+    pub format: Recipe,
+    /// Another format for the tensors whose names hold PATTERN, or fit it where it has a *; may be given
+    /// several times, the first that fits counts
+    #[arg(long, value_name = "PATTERN=FORMAT", value_parser = Override::parse)]
+    pub tensor: Vec<Override>,
+    /// Threads to compute with [default: one for each core]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub threads: Option<u16>,
+    /// Replace OUT when it exists
+    #[arg(long)]
+    pub force: bool,
+    #[command(flatten)]
+    pub configuration: ConfigurationArguments,
+}
+
+#[derive(Debug, Args)]
 pub struct BenchArguments {
     #[command(flatten)]
     pub model: ModelArguments,
@@ -314,6 +357,11 @@ impl DeviceArguments {
 
 fn numerics() -> impl TypedValueParser<Value = Numerics> {
     PossibleValuesParser::new(["f32", "auto", "strict"]).try_map(|text| text.parse::<Numerics>())
+}
+
+fn recipe() -> impl TypedValueParser<Value = Recipe> {
+    let names = Recipe::names().collect::<Vec<_>>();
+    PossibleValuesParser::new(names).try_map(|text| Recipe::from_name(&text))
 }
 
 fn pair(text: &str) -> Result<(String, String), String> {

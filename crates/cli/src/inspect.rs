@@ -76,7 +76,7 @@ fn describe_serving(out: &mut String, serving: &Serving, context: Option<usize>)
 }
 
 /// A size for people.
-fn bytes(count: u64) -> String {
+pub fn bytes(count: u64) -> String {
     const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
     if count < 1024 {
         return format!("{count} B");

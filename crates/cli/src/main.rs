@@ -18,6 +18,7 @@ mod interrupt;
 mod memory;
 mod npy;
 mod output;
+mod quantize;
 mod random;
 mod reference;
 mod run;
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
         Command::Exec(arguments) => exec::exec(&arguments),
         Command::Explain(arguments) => explain::explain(&arguments),
         Command::Inspect(arguments) => inspect::inspect(&arguments),
+        Command::Quantize(arguments) => quantize::quantize(&arguments),
         Command::Bench(arguments) => bench::bench(&arguments),
         Command::Completions { shell } => reference::completions(shell),
         Command::Reference => reference::print(),

@@ -7,6 +7,7 @@ mod exec;
 mod explain;
 mod inspect;
 mod models;
+mod quantize;
 mod run;
 
 use std::io::Write;

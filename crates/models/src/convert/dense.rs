@@ -45,7 +45,9 @@ pub(super) fn llama(writing: &mut Writing<'_>) -> Result<(), ModelError> {
 /// GGUF files call it Llama, and have no word for a window.
 pub(super) fn mistral(writing: &mut Writing<'_>) -> Result<(), ModelError> {
     if writing.json.get("sliding_window").is_some() {
-        return Err(writing.json.senseless("sliding_window", "null: GGUF files of this kind have no windows"));
+        return Err(writing
+            .json
+            .senseless("sliding_window", "null: GGUF files of this kind have no windows"));
     }
     llama(writing)
 }

@@ -39,7 +39,8 @@ pub(crate) fn affine<const HIGHEST: u8, const N: usize>(values: &[f32; N]) -> Af
         let mut line = start;
         for _ in 0..TURNS {
             let before = best.0;
-            for offset in halves(line.offset) {
+            // Zero too: values may be nearer to it than to the smallest offset.
+            for offset in halves(line.offset).into_iter().chain([f16::ZERO]) {
                 let scales = if line.scale > 0.0 { halves(line.scale) } else { [f16::ZERO; 3] };
                 for scale in scales {
                     let error = squared_error::<HIGHEST, N>(values, scale.to_f32(), offset.to_f32());

@@ -1,0 +1,156 @@
+//! `fiddlehead quantize`: the files it writes and those it refuses to.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use fiddlehead_checkpoint::gguf::{Metadata, write};
+use fiddlehead_checkpoint::{Checkpoint, Description};
+use fiddlehead_storage::{Format, Tensor};
+
+use crate::{fiddlehead, stories};
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("UTF-8")
+}
+
+fn source() -> PathBuf {
+    stories("config.json").parent().expect("a folder").to_owned()
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(folder)
+        .expect("a folder")
+        .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+/// A GGUF file of one matrix and a vector.
+fn matrix(folder: &Path, name: &str, values: Vec<f32>) -> PathBuf {
+    let mut metadata = Metadata::default();
+    metadata.set("general.architecture", "unheard-of");
+    metadata.set("general.name", "kept");
+    metadata.set("split.count", 1u16);
+    metadata.set("tokenizer.ggml.tokens", &["a", "b"][..]);
+    let rows = values.len() / 256;
+    let tensor = Tensor::from_f32(vec![rows, 256], values).expect("fits");
+    let vector = Tensor::from_f32(vec![3], vec![1.0, 2.0, 3.0]).expect("fits");
+    let path = folder.join(name);
+    let tensors = [("blk.0.ffn_up.weight", &tensor), ("blk.0.bias", &vector)];
+    fs::write(&path, write(Vec::new(), &metadata, &tensors).expect("valid")).expect("written");
+    path
+}
+
+fn waves(rows: usize) -> Vec<f32> {
+    (0..rows * 256).map(|at| (at as f32 * 0.37).sin()).collect()
+}
+
+#[test]
+fn a_folder_becomes_one_file_that_answers_alike() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().join("stories.gguf");
+    let said = fiddlehead(&["quantize", text(&source()), text(&out), "--format", "q8_0"]).succeeded();
+    assert!(said.contains("q8_0") && said.contains("f32") && !said.contains("note:"), "{said}");
+    assert_eq!(names(folder.path()), ["stories.gguf"]);
+    let looked = fiddlehead(&["inspect", text(&out)]).succeeded();
+    for words in ["steps: main, mtp", "tokenizer.chat_template", "general.file_type = 7"] {
+        assert!(looked.contains(words), "no {words:?} in {looked}");
+    }
+    let ask = |model: &[&str]| {
+        let prompt = "Write a story about a brave fox named Tim who finds a lantern.";
+        let flags = ["run", "--temperature", "0", "--max-tokens", "16", prompt];
+        fiddlehead(&[&flags[..], model].concat()).succeeded()
+    };
+    let (original, quantised) = (ask(&[]), ask(&["--model", text(&out)]));
+    assert_eq!(original, quantised);
+}
+
+#[test]
+fn a_file_keeps_its_metadata_and_what_is_no_matrix() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (from, out) = (matrix(folder.path(), "in.gguf", waves(3)), folder.path().join("out.gguf"));
+    let arguments = ["quantize", text(&from), text(&out), "--format", "q4_k", "--threads", "2"];
+    fiddlehead(&arguments).succeeded();
+    let written = Checkpoint::open(&out).expect("opens");
+    let Description::Gguf(metadata) = written.description() else { panic!("a GGUF file") };
+    assert_eq!(metadata.get("general.name").and_then(|value| value.as_str()), Some("kept"));
+    assert_eq!(metadata.get("general.file_type").and_then(|value| value.as_u64()), Some(14));
+    assert_eq!(metadata.get("general.quantization_version").and_then(|value| value.as_u64()), Some(2));
+    assert!(metadata.get("split.count").is_none());
+    assert!(metadata.get("tokenizer.ggml.tokens").is_some());
+    assert_eq!(written.tensors()["blk.0.ffn_up.weight"].format(), Format::Q4_K);
+    let vector = written.tensors()["blk.0.bias"].to_f32().expect("values");
+    assert_eq!(vector, [1.0, 2.0, 3.0]);
+
+    let other = folder.path().join("other.gguf");
+    let said =
+        fiddlehead(&["quantize", text(&out), text(&other), "--format", "q8_0", "--tensor", "*up*=q6_k"]);
+    assert!(said.succeeded().contains("quantised before"));
+    let written = Checkpoint::open(&other).expect("opens");
+    assert_eq!(written.tensors()["blk.0.ffn_up.weight"].format(), Format::Q6_K);
+}
+
+#[test]
+fn rows_that_no_block_fits_are_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let tensor = Tensor::from_f32(vec![2, 96], waves(1)[..192].to_vec()).expect("fits");
+    let mut metadata = Metadata::default();
+    metadata.set("general.architecture", "unheard-of");
+    let from = folder.path().join("in.gguf");
+    let bytes = write(Vec::new(), &metadata, &[("blk.0.ffn_up.weight", &tensor)]).expect("valid");
+    fs::write(&from, bytes).expect("written");
+    let out = folder.path().join("out.gguf");
+    let said = fiddlehead(&["quantize", text(&from), text(&out), "--format", "q4_k"]).succeeded();
+    assert!(said.contains("q5_0 instead of q4_k") && said.contains("blk.0.ffn_up.weight"), "{said}");
+}
+
+#[test]
+fn files_that_are_in_the_way() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let from = matrix(folder.path(), "in.gguf", waves(2));
+    let quantize = |out: &Path, more: &[&str]| {
+        let flags = ["quantize", text(&from), text(out), "--format", "q8_0"];
+        fiddlehead(&[&flags[..], more].concat())
+    };
+    let before = fs::read(&from).expect("there");
+    quantize(&from, &[]).failed(1, &["belongs to the model that is read"]);
+    quantize(&folder.path().join("./in.gguf"), &["--force"]).failed(1, &["belongs to the model"]);
+    assert_eq!(fs::read(&from).expect("there"), before);
+    let out = folder.path().join("out.gguf");
+    fs::write(&out, "mine").expect("written");
+    quantize(&out, &[]).failed(1, &["exists", "--force"]);
+    assert_eq!(fs::read_to_string(&out).expect("there"), "mine");
+    quantize(&out, &["--force"]).succeeded();
+    Checkpoint::open(&out).expect("opens");
+    quantize(folder.path(), &["--force"]).failed(1, &["it is a folder"]);
+    quantize(&folder.path().join("nowhere/out.gguf"), &[]).failed(1, &["its folder must be there"]);
+}
+
+#[test]
+fn values_that_are_no_numbers_are_refused_with_their_tensor_and_leave_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (bad, words) in [(f32::NAN, "NaN"), (f32::INFINITY, "inf"), (1e9, "--tensor")] {
+        let mut values = waves(4);
+        values[700] = bad;
+        let from = matrix(folder.path(), "in.gguf", values);
+        let out = folder.path().join("out.gguf");
+        let arguments = ["quantize", text(&from), text(&out), "--format", "q4_k"];
+        fiddlehead(&arguments).failed(1, &["`blk.0.ffn_up.weight`", "element 700", words]);
+        assert_eq!(names(folder.path()), ["in.gguf"]);
+    }
+}
+
+#[test]
+fn what_makes_no_sense() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let from = matrix(folder.path(), "in.gguf", waves(1));
+    let out = folder.path().join("out.gguf");
+    let quantize = |more: &[&str]| fiddlehead(&[&["quantize", text(&from), text(&out)], more].concat());
+    quantize(&["--format", "q9_0"]).failed(2, &["q9_0", "q4_k_m"]);
+    quantize(&["--format", "q8_0", "--tensor", "ffn"]).failed(2, &["PATTERN=FORMAT"]);
+    quantize(&["--format", "q8_0", "--tensor", "nothing=q6_k"])
+        .failed(1, &["no tensor's name fits `nothing`"]);
+    quantize(&[]).failed(2, &["--format"]);
+    assert_eq!(names(folder.path()), ["in.gguf"]);
+}
