@@ -38,8 +38,9 @@ fn write(source: &Path, target: &Path, format: &str) {
 }
 
 /// Keys that are not the model's: a name and a size for people, how it is stored, and values that no reader needs.
-const OTHERS: [&str; 5] = [
+const OTHERS: [&str; 6] = [
     "general.name",
+    "general.basename",
     "general.size_label",
     "general.file_type",
     "general.quantization_version",
