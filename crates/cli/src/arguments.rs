@@ -51,6 +51,12 @@ pub enum Command {
     /// Measure how fast a model reads prompts and generates
     #[command(after_help = BENCH_EXAMPLES)]
     Bench(BenchArguments),
+    /// Measure how surprised a model is by a text
+    #[command(after_help = PERPLEXITY_EXAMPLES)]
+    Perplexity(PerplexityArguments),
+    /// Score given tokens: how likely each one is, and where the model would choose another
+    #[command(after_help = SCORE_EXAMPLES)]
+    Score(ScoreArguments),
     /// Print a completion script for a shell
     #[command(after_help = COMPLETIONS_EXAMPLES)]
     Completions {
@@ -126,6 +132,34 @@ generation take turns. Each prompt is read into an empty session, and so is each
 Examples:
   fiddlehead bench --prompt 512 --generate 128 --threads 2
   fiddlehead bench --model ~/models/Qwen3.5-0.8B --repetitions 3 --json";
+
+const PERPLEXITY_EXAMPLES: &str =
+    "The negative logarithm of a token's probability, given the tokens before it, is averaged in nats; the
+perplexity is the exponential of that mean. Both come with a standard error that takes tokens as
+independent. A document is read from its own beginning. A longer one than --context is read in windows of
+that many tokens, each --stride after the one before, and a token is scored once, in the first window that
+holds it: from the second window on it has at least context - stride tokens before it. The defaults give
+a token what llama-perplexity gives it, half a window to a whole one, and score every token.
+Tokens that the tokenizer begins every text with stand before each window and are not scored; without
+such tokens the first one of a document follows nothing and is not scored either.
+
+Examples:
+  fiddlehead perplexity --model ~/models/SmolLM2-135M-Instruct.Q4_1.gguf wiki.test.raw
+  fiddlehead perplexity --separator \"<|endoftext|>\" --json stories.txt
+  fiddlehead perplexity --json-lines text --context 2048 --stride 2047 documents.jsonl";
+
+const SCORE_EXAMPLES: &str =
+    "FILE holds one JSON object or more, or a list of them, with the keys of `run --json`: prompt_tokens, and
+tokens, which are scored. The prompt is read as a prompt is and the tokens one by one, as an answer's are.
+Where the model's most likely token is another one, it is told with its lead over the given one, in
+logits. With --reference the reference interpreter measures those places too, in float64 on the same
+weights: by how much its own most likely token leads over each of the two. Small leads are near-ties,
+which rounding may turn; great ones are mistakes. It is slow: seconds a token for 100 M parameters.
+
+Examples:
+  fiddlehead run --temperature 0 --json \"Tell me a story.\" > answer.json
+  fiddlehead score --tokens answer.json --numerics f32
+  fiddlehead score --model stories-q8_0.gguf --tokens answer.json --reference --json";
 
 const COMPLETIONS_EXAMPLES: &str = "Examples:
   fiddlehead completions bash > ~/.local/share/bash-completion/completions/fiddlehead
@@ -324,6 +358,62 @@ pub struct BenchArguments {
     #[arg(long, value_name = "COUNT", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repetitions: u32,
     /// Print one JSON object instead of a table
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub device: DeviceArguments,
+    #[command(flatten)]
+    pub configuration: ConfigurationArguments,
+}
+
+#[derive(Debug, Args)]
+pub struct PerplexityArguments {
+    /// A text, UTF-8
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub file: PathBuf,
+    /// A GGUF file, or a safetensors model: its folder, its file, or its index. The built-in model when
+    /// absent
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::AnyPath)]
+    pub model: Option<PathBuf>,
+    /// The tokens of a window [default: 512, or what the model was made for when that is less]
+    #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(2..=1 << 30))]
+    pub context: Option<u32>,
+    /// How far apart windows begin, less than --context [default: half of it]
+    #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(1..=1 << 30))]
+    pub stride: Option<u32>,
+    /// The file holds several documents with this text between them; a line end before it and one after it
+    /// belong to it
+    #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new(), conflicts_with = "json_lines")]
+    pub separator: Option<String>,
+    /// Each line of the file is a JSON object, and a document is its text under this key
+    #[arg(long, value_name = "KEY")]
+    pub json_lines: Option<String>,
+    /// Special tokens that the text spells are text like any other
+    #[arg(long)]
+    pub literal: bool,
+    /// Print one JSON object instead of words
+    #[arg(long)]
+    pub json: bool,
+    /// Print how long things took, on standard error
+    #[arg(long)]
+    pub stats: bool,
+    #[command(flatten)]
+    pub device: DeviceArguments,
+    #[command(flatten)]
+    pub configuration: ConfigurationArguments,
+}
+
+#[derive(Debug, Args)]
+pub struct ScoreArguments {
+    #[command(flatten)]
+    pub model: ModelArguments,
+    /// The tokens, as JSON
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub tokens: PathBuf,
+    /// Measure the places where the model would choose another token with the reference interpreter
+    #[arg(long)]
+    pub reference: bool,
+    /// Print one JSON object instead of words
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]

@@ -8,6 +8,7 @@ mod bench;
 mod chat;
 mod configuration;
 mod device;
+mod documents;
 mod embedded;
 mod exec;
 mod explain;
@@ -18,11 +19,14 @@ mod interrupt;
 mod memory;
 mod npy;
 mod output;
+mod perplexity;
 mod quantize;
 mod random;
 mod reference;
 mod run;
+mod score;
 mod statistics;
+mod token_files;
 
 use std::process::ExitCode;
 
@@ -40,6 +44,8 @@ fn main() -> ExitCode {
         Command::Inspect(arguments) => inspect::inspect(&arguments),
         Command::Quantize(arguments) => quantize::quantize(&arguments),
         Command::Bench(arguments) => bench::bench(&arguments),
+        Command::Perplexity(arguments) => perplexity::perplexity(&arguments),
+        Command::Score(arguments) => score::score(&arguments),
         Command::Completions { shell } => reference::completions(shell),
         Command::Reference => reference::print(),
     };

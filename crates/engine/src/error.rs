@@ -6,6 +6,7 @@ use fiddlehead_graph::lower::LowerError;
 use fiddlehead_lang::diagnostic::Diagnostics;
 use fiddlehead_lang::source::Source;
 use fiddlehead_models::ModelError;
+use fiddlehead_oracle::OracleError;
 use fiddlehead_plan::DeviceError;
 use fiddlehead_text::TextError;
 
@@ -44,6 +45,17 @@ pub enum EngineError {
     /// The device.
     #[error(transparent)]
     Device(#[from] DeviceError),
+    /// The reference interpreter.
+    #[error("the reference interpreter: {0}")]
+    Reference(#[from] OracleError),
+    /// A weight cannot be widened.
+    #[error("weight `{name}`: {why}")]
+    Weight {
+        /// Its name in the program.
+        name: String,
+        /// What is wrong with it.
+        why: String,
+    },
     /// A sampling parameter, or logits that cannot be sampled.
     #[error(transparent)]
     Sampling(#[from] SamplingError),
@@ -90,6 +102,14 @@ pub enum EngineError {
         token: u32,
         /// How many tokens the model knows.
         vocabulary: usize,
+    },
+    /// Windows that would miss tokens or hold none.
+    #[error("windows of {context} tokens cannot begin every {stride}; the stride must be from 1 to {}", context.saturating_sub(1))]
+    Windows {
+        /// Tokens of a window.
+        context: usize,
+        /// Tokens from the beginning of one window to that of the next.
+        stride: usize,
     },
     /// A conversation needs a template.
     #[error("the model has no chat template; give one prompt with --raw")]

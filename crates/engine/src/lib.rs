@@ -1,7 +1,8 @@
 //! Models that answer: loading, sessions, sampling and generation.
 //!
 //! What lives here: a model made ready on a device ([`Model`]), the path of a conversation ([`Session`]), the choice
-//! of the next token ([`Sampler`]), and the loop that joins them ([`Generator`]).
+//! of the next token ([`Sampler`]), the loop that joins them ([`Generator`]), and how likely a model finds a text
+//! ([`score()`], [`perplexity()`]).
 //!
 //! What must never live here: kernels and devices (an engine is handed a `&dyn Device`), files' formats, HTTP, and
 //! anything that knows an architecture by name.
@@ -20,10 +21,13 @@ mod inspect;
 mod load;
 mod model;
 mod noise;
+mod perplexity;
 mod prefix;
 mod program;
+mod reference;
 mod sampler;
 mod sampling;
+mod score;
 mod session;
 mod step;
 
@@ -36,8 +40,11 @@ pub use gguf::tokenizer as gguf_tokenizer;
 pub use inspect::{Inspection, MemoryEstimate, Serving, TensorEntry, inspect};
 pub use load::{ModelOptions, ModelSource, Prepared};
 pub use model::{LoadTimings, Model, ModelParts};
+pub use perplexity::{Document, Likelihood, Windows, perplexity};
 pub use program::{Function, NamedArray, compile};
+pub use reference::Reference;
 pub use sampler::{Sampler, draw_seed};
 pub use sampling::Sampling;
+pub use score::{ScoredPath, TokenScore, score};
 pub use session::{PROMPT_CHUNK, Session};
 pub use step::StepInterface;

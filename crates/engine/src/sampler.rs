@@ -135,7 +135,7 @@ fn penalise(sampling: &Sampling, logits: &mut [f32], path: &PathCounts) {
 }
 
 /// The greatest logit, of the lowest token on ties.
-fn greatest(logits: &[f32], position: usize) -> Result<(u32, f32), SamplingError> {
+pub(crate) fn greatest(logits: &[f32], position: usize) -> Result<(u32, f32), SamplingError> {
     let mut best: Option<(u32, f32)> = None;
     for (token, &value) in logits.iter().enumerate() {
         if value.is_nan() || value == f32::INFINITY {

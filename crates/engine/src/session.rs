@@ -10,6 +10,9 @@ use crate::{EngineError, Model};
 /// and an interrupt is seen soon.
 pub const PROMPT_CHUNK: usize = 512;
 
+/// The most logits of one run whose every row is read (32 MiB), unless [`crate::CUT`] rows hold more.
+const VISITED_LOGITS: usize = 8 << 20;
+
 /// A session of a model. Every method takes the model it was opened on.
 #[derive(Debug)]
 pub struct Session {
@@ -93,19 +96,51 @@ impl Session {
     ) -> Result<Option<Vec<f32>>, EngineError> {
         let start = self.path.len();
         let total = start + tokens.len();
-        check_tokens(model, tokens)?;
-        if total > model.context() {
-            return Err(EngineError::PromptTooLong { tokens: total, context: model.context() });
-        }
+        check_path(model, tokens, total)?;
         let mut logits = None;
         for chunk in prompt_chunks(start, total, PROMPT_CHUNK) {
             if !go_on() {
                 return Ok(None);
             }
             let last = wanted && chunk.end == total;
-            logits = self.run(model, &tokens[chunk.start - start..chunk.end - start], Class::Prompt, last)?;
+            let unread = chunk.len() - usize::from(last);
+            let rows =
+                self.run(model, &tokens[chunk.start - start..chunk.end - start], Class::Prompt, unread)?;
+            logits = last.then_some(rows);
         }
         Ok(logits)
+    }
+
+    /// Commits tokens of a prompt and shows the logits after each of them from place `from` on: `visit` gets the place
+    /// among `tokens` and the row, `[vocabulary]`. Cut as [`Session::prompt`] cuts, into pieces whose rows of logits stay
+    /// within some tens of MiB. Asks `go_on` before each run; `false` comes back when it says no.
+    ///
+    /// # Errors
+    /// As [`Session::prompt`], and what `visit` gives.
+    pub fn visit_prompt(
+        &mut self,
+        model: &mut Model,
+        tokens: &[u32],
+        from: usize,
+        go_on: &mut dyn FnMut() -> bool,
+        visit: &mut dyn FnMut(usize, &[f32]) -> Result<(), EngineError>,
+    ) -> Result<bool, EngineError> {
+        let start = self.path.len();
+        let total = start + tokens.len();
+        check_path(model, tokens, total)?;
+        let vocabulary = model.interface().vocabulary().max(1);
+        for chunk in prompt_chunks(start, total, PROMPT_CHUNK.min(VISITED_LOGITS / vocabulary)) {
+            if !go_on() {
+                return Ok(false);
+            }
+            let places = chunk.start - start..chunk.end - start;
+            let unread = from.saturating_sub(places.start).min(places.len());
+            let rows = self.run(model, &tokens[places.clone()], Class::Prompt, unread)?;
+            for (place, row) in (places.start + unread..).zip(rows.chunks_exact(vocabulary)) {
+                visit(place, row)?;
+            }
+        }
+        Ok(true)
     }
 
     /// Commits one generated token and gives the logits after it.
@@ -114,32 +149,49 @@ impl Session {
     /// A token that the model does not know, a path beyond the context, and what the device refuses.
     pub fn step(&mut self, model: &mut Model, token: u32) -> Result<Vec<f32>, EngineError> {
         check_tokens(model, &[token])?;
-        let logits = self.run(model, &[token], Class::Generated, true)?;
-        logits.ok_or_else(|| EngineError::BadLogits { why: "none came".to_owned() })
+        self.run(model, &[token], Class::Generated, 0)
     }
 
+    /// Commits tokens and gives the logits after each but the first `unread`, one row after the other.
     fn run(
         &mut self,
         model: &mut Model,
         tokens: &[u32],
         class: Class,
-        wanted: bool,
-    ) -> Result<Option<Vec<f32>>, EngineError> {
-        let forest = self.chain(model, tokens.len(), class, wanted)?;
+        unread: usize,
+    ) -> Result<Vec<f32>, EngineError> {
+        let forest = self.chain(model, tokens.len(), class, unread)?;
         let inputs = model.interface().inputs(&forest, tokens);
         let step = model.interface().step();
         let outputs = model.executor_mut().run(step, &forest, &inputs)?;
         model.executor_mut().commit(step, &forest.accept_all(0)?)?;
         self.path.extend_from_slice(tokens);
-        if wanted { model.interface().logits(outputs).map(Some) } else { Ok(None) }
+        match tokens.len() - unread {
+            0 => Ok(Vec::new()),
+            count => model.interface().logits(outputs, count),
+        }
     }
 
-    fn chain(&self, model: &Model, count: usize, class: Class, wanted: bool) -> Result<Forest, EngineError> {
-        let last = if wanted { model.interface().wanted()? } else { Wanted::NONE };
+    fn chain(&self, model: &Model, count: usize, class: Class, unread: usize) -> Result<Forest, EngineError> {
+        let wanted = model.interface().wanted()?;
         let mut builder = ForestBuilder::new();
-        builder.segment(self.id, self.path.len())?.chain(count, class, Wanted::NONE, last)?;
+        builder.segment(self.id, self.path.len())?.chain(unread, class, Wanted::NONE, Wanted::NONE)?.chain(
+            count - unread,
+            class,
+            wanted,
+            wanted,
+        )?;
         Ok(builder.build()?)
     }
+}
+
+/// Tokens that may stand on a path of `total` tokens.
+fn check_path(model: &Model, tokens: &[u32], total: usize) -> Result<(), EngineError> {
+    check_tokens(model, tokens)?;
+    if total > model.context() {
+        return Err(EngineError::PromptTooLong { tokens: total, context: model.context() });
+    }
+    Ok(())
 }
 
 /// An embedding row outside the table would trap on the device; the message here names the prompt instead.

@@ -65,6 +65,11 @@ impl StepInterface {
         self.vocabulary
     }
 
+    /// The place of the logits among the step's outputs.
+    pub(crate) fn logits_output(&self) -> usize {
+        self.logits
+    }
+
     /// The mask of a node whose logits will be read.
     pub(crate) fn wanted(&self) -> Result<Wanted, EngineError> {
         Ok(Wanted::output(self.logits)?)
@@ -79,14 +84,16 @@ impl StepInterface {
         self.inputs.iter().map(of).collect()
     }
 
-    /// The logits of the one node that wanted them.
-    pub(crate) fn logits(&self, outputs: Vec<OutputRows>) -> Result<Vec<f32>, EngineError> {
+    /// The logits of the `count` nodes that wanted them, one row after the other.
+    pub(crate) fn logits(&self, outputs: Vec<OutputRows>, count: usize) -> Result<Vec<f32>, EngineError> {
         let bad = |why: &str| EngineError::BadLogits { why: why.to_owned() };
         let rows = outputs.into_iter().nth(self.logits).ok_or_else(|| bad("the output is missing"))?;
         match rows.values {
-            Values::F32(values) if rows.nodes.len() == 1 && values.len() == self.vocabulary => Ok(values),
+            Values::F32(values) if rows.nodes.len() == count && values.len() == count * self.vocabulary => {
+                Ok(values)
+            }
             Values::F32(values) => Err(bad(&format!(
-                "{} rows with {} values in all, for one row of {}",
+                "{} rows with {} values in all, for {count} of {}",
                 rows.nodes.len(),
                 values.len(),
                 self.vocabulary

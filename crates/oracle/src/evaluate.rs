@@ -51,7 +51,7 @@ impl<R: Real> Frame<'_, R> {
         let _ = self.trap.set(trap);
     }
 
-    fn tensor(&self, node: usize) -> &Array<R> {
+    pub(crate) fn tensor(&self, node: usize) -> &Array<R> {
         self.values[node].as_ref().expect("dependencies are computed first")
     }
 

@@ -45,7 +45,7 @@ impl<R: Real> Frame<'_, R> {
         self.trap.get().cloned().map_or(Ok(()), Err)
     }
 
-    fn range(&self, extent: &Extent<R>, point: &Point<R>) -> (i64, i64) {
+    pub(crate) fn range(&self, extent: &Extent<R>, point: &Point<R>) -> (i64, i64) {
         match extent {
             Extent::Fixed(extent) => (0, *extent as i64),
             Extent::Between { start, end } => {
@@ -95,6 +95,9 @@ impl<R: Real> Frame<'_, R> {
     }
 
     fn float_element(&self, tensor: &Tensor<R>, body: &Float<R>, point: &mut Point<R>) -> R {
+        if let Some(total) = self.sum_of_products(tensor, point) {
+            return total;
+        }
         let mut fold = |initial: R, combine: fn(R, R) -> R| {
             let mut total = initial;
             self.each(tensor, 0, point, &mut |point| total = combine(total, self.float(body, point)));

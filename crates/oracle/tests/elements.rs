@@ -4,8 +4,8 @@ mod common;
 
 use common::*;
 use fiddlehead_graph::builder::GraphBuilder;
-use fiddlehead_graph::{Binary, Element, Expr, FoldKind, NodeKind, Origin, TopPart, Unary};
-use fiddlehead_oracle::{Array, Data, Oracle, OracleError, Trap, Weights};
+use fiddlehead_graph::{Binary, Element, Expr, FoldKind, NodeKind, Origin, Param, TopPart, Unary};
+use fiddlehead_oracle::{Array, Data, Oracle, OracleError, Trap, Weight, Weights};
 
 #[test]
 fn integers_floor_wrap_and_keep_the_divisors_sign() {
@@ -198,4 +198,76 @@ fn what_does_not_fit_is_refused() {
     let error = evaluate(&graph, &[Array::ints(&[1, 2])]).expect_err("integers");
     assert_eq!(error.to_string(), "`x` should be F32[2] and is I32[2]");
     assert!(Array::<f64>::floats(&[1.0; 6]).reshaped(&[2, 2]).is_err());
+}
+
+/// Sums of products are walked through faster than other folds. An ordered fold of the same terms is not, and must have
+/// the same bits.
+#[test]
+fn sums_of_products_have_the_bits_of_the_plain_walk() {
+    let (rows, width) = (3usize, 37usize);
+    let two = |index: Expr| mul(Expr::Int(2), index);
+    // Each pair of indices reads a[rows, width] and b[width, 2 * width] with the fold's axis, 1, in other places.
+    let cases: Vec<(usize, [Expr; 2], [Expr; 2])> = vec![
+        (width, [axis(0), axis(1)], [axis(1), Expr::Int(5)]),
+        (width, [axis(0), sub(Expr::Int(36), axis(1))], [axis(1), axis(1)]),
+        (18, [Expr::Int(1), add(two(axis(1)), Expr::Int(1))], [add(axis(0), axis(1)), two(axis(1))]),
+        (rows, [axis(1), axis(0)], [axis(1), mul(axis(0), Expr::Int(7))]),
+        (0, [axis(0), axis(1)], [axis(1), axis(1)]),
+    ];
+    let value = |at: usize| ((at * 7919 + 13) % 1009) as f64 / 1009.0 - 0.31;
+    let left_values: Vec<f64> = (0..rows * width).map(value).collect();
+    let count = 2 * width * width;
+    let weights: Vec<f32> = (0..count).map(|at| value(at + 1) as f32).collect();
+    for (over, left, right) in cases {
+        let mut found = Vec::new();
+        for ordered in [false, true] {
+            for stored in [false, true] {
+                let mut builder = GraphBuilder::new("products");
+                let a = input(&mut builder, "a", &[rows, width], Element::F32, false);
+                let b = if stored {
+                    let shape = vec![width, 2 * width];
+                    builder.param(Param { name: "b".into(), shape, element: Element::F32 })
+                } else {
+                    input(&mut builder, "b", &[width, 2 * width], Element::F32, false)
+                };
+                let product = mul(load(a, &left), load(b, &right));
+                let (kind, body) = match ordered {
+                    true => {
+                        let init = Expr::Float(0.0);
+                        (FoldKind::Ordered { init: init.into() }, add(Expr::Accumulator, product))
+                    }
+                    false => (FoldKind::Sum, product),
+                };
+                let fold = Some((kind, fixed(&[over])));
+                let y = tensor(&mut builder, "y", Element::F32, fixed(&[rows]), fold, body);
+                builder.output("y", y);
+                let b = Array::floats(&weights).reshaped(&[width, 2 * width]).expect("full");
+                let shared = Weights::from([("b".into(), Weight::Float(weights.clone().into()))]);
+                let oracle = Oracle::<f64>::new(&seal(builder), &shared).expect("resolves");
+                let a = Array::new(&[rows, width], Data::Float(left_values.clone())).expect("full");
+                let inputs = if stored { vec![a] } else { vec![a, b] };
+                found.push(oracle.evaluate(&inputs).expect("no trap")[0].to_f64s());
+            }
+        }
+        assert!(found.iter().all(|bits| *bits == found[0]), "{found:?}");
+    }
+}
+
+#[test]
+fn sums_of_products_trap_like_any_other_load() {
+    for (over, start, end) in [(5usize, 0, 4), (4, -1, 4)] {
+        let mut builder = GraphBuilder::new("products");
+        let a = input(&mut builder, "a", &[4], Element::F32, false);
+        let b = input(&mut builder, "b", &[8], Element::F32, false);
+        let shifted = add(axis(0), Expr::Int(if start < 0 { start } else { 0 }));
+        let y = sum(&mut builder, &[], &[over], mul(load(b, &[axis(0)]), load(a, &[shifted])));
+        builder.output("y", y);
+        let inputs = [Array::floats(&[1.0; 4]), Array::floats(&[1.0; 8])];
+        let error = evaluate(&seal(builder), &inputs).expect_err("an index out of range");
+        let wanted = if start < 0 { -1 } else { end };
+        let OracleError::Trap { trap: Trap::OutOfRange { index, start: 0, end: 4, .. }, .. } = error else {
+            panic!("{error}")
+        };
+        assert_eq!(index, wanted);
+    }
 }

@@ -3,17 +3,14 @@
 //! Under `f32` they are the reference implementation's. Where a contract allows rounding, the first difference may only
 //! be a near-tie, measured by the oracle in f64.
 
-use std::sync::Arc;
-
-use fiddlehead_engine::Prepared;
-use fiddlehead_forest::{Class, Forest, SessionId};
-use fiddlehead_oracle::{Array, Oracle, OracleSessions, Weight, Weights};
+use fiddlehead_engine::{ModelSource, Reference};
+use fiddlehead_forest::{Class, SessionId};
 use fiddlehead_plan::{Executor, Numerics};
 
-use crate::{arg_max, executor, feed, feed_as, floats, folder, prepare, stories};
+use crate::{arg_max, executor, feed, feed_as, floats, folder, stories};
 
 /// How far apart two logits may be that rounding may swap.
-const NEAR_TIE: f64 = 0.25;
+pub const NEAR_TIE: f64 = 0.25;
 
 fn generate(executor: &mut dyn Executor, session: SessionId, prompt: &[u32], count: usize) -> Vec<u32> {
     executor.open(session).expect("it opens");
@@ -31,18 +28,10 @@ fn generate(executor: &mut dyn Executor, session: SessionId, prompt: &[u32], cou
     }
 }
 
-/// By how much the most likely token after a path is ahead of `token`, by the oracle.
+/// By how much the most likely token after a path is ahead of `token`, by the reference interpreter.
 fn lead_over(path: &[u32], token: u32) -> f64 {
-    let Prepared { graphs, weights, .. } = prepare(&folder("stories-11m"));
-    let weights: Weights = weights
-        .into_iter()
-        .map(|(name, tensor)| (name, Weight::Float(Arc::from(tensor.to_f32().expect("floats")))))
-        .collect();
-    let oracle = Oracle::<f64>::new(&graphs.steps[0], &weights).expect("a valid graph");
-    let forest = Forest::single_chain(SessionId(0), 0, path.len()).expect("a chain");
-    let inputs = [Array::ids(path), Array::ints(forest.depths())];
-    let run = oracle.run(&forest, &inputs, &OracleSessions::default()).expect("it runs");
-    let logits = run.output(path.len() - 1, 0).expect("logits").to_f64s();
+    let reference = Reference::load(ModelSource::Path(&folder("stories-11m"))).expect("it loads");
+    let logits = reference.logits(path, &[path.len() - 1]).expect("it runs").remove(0);
     logits.iter().copied().fold(f64::NEG_INFINITY, f64::max) - logits[token as usize]
 }
 

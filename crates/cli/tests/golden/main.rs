@@ -1,6 +1,7 @@
 //! The whole system on real and on tiny checkpoints, against what other implementations computed: files, mapping,
 //! program, graph, plan and kernels together.
 
+mod forced;
 mod greedy;
 mod invariance;
 mod logits;
@@ -17,6 +18,11 @@ use fiddlehead_plan::{Device, Executor, LoadOptions, Numerics, OutputRows, Value
 /// A folder of `models/`.
 pub fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models").join(name)
+}
+
+/// The folder of fixtures that are not tracked, where it is given.
+pub fn fixtures() -> Option<PathBuf> {
+    std::env::var_os("FIDDLEHEAD_TEST_FIXTURES").map(PathBuf::from)
 }
 
 /// A checkpoint's graphs and weights.

@@ -7,8 +7,10 @@ mod exec;
 mod explain;
 mod inspect;
 mod models;
+mod perplexity;
 mod quantize;
 mod run;
+mod score;
 
 use std::io::Write;
 use std::path::PathBuf;
