@@ -58,7 +58,8 @@ pub fn score(arguments: &ScoreArguments) -> Result<ExitCode> {
     if scored.iter().all(|sequence| sequence.scores.is_empty()) {
         return Err(anyhow!("{name}: no token of it follows another one, so there is nothing to score"));
     }
-    if arguments.reference {
+    let disagrees = |sequence: &Scored| sequence.disagreements().next().is_some();
+    if arguments.reference && scored.iter().any(disagrees) {
         let reference = Reference::load(device::source(arguments.model.model.as_deref()))?;
         measure_leads(&reference, &mut scored, device::threads(&arguments.device), &cancel)?;
         if cancel.load(Ordering::Relaxed) {

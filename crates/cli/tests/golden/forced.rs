@@ -18,7 +18,7 @@ const AGREEMENT: f64 = 0.95;
 fn load(path: &Path, numerics: Numerics) -> Model {
     let options =
         ModelOptions { load: LoadOptions { numerics, ..LoadOptions::default() }, ..ModelOptions::default() };
-    Model::load(ModelSource::Path(path), &CpuDevice::new(2), &options).expect("it loads")
+    Model::load(ModelSource::Path(path), &CpuDevice::new(1), &options).expect("it loads")
 }
 
 fn forced(model: &mut Model, prompt: &[u32], golden: &[u32]) -> Vec<TokenScore> {
