@@ -46,5 +46,5 @@ pub use reference::Reference;
 pub use sampler::{Sampler, draw_seed};
 pub use sampling::Sampling;
 pub use score::{ScoredPath, TokenScore, score};
-pub use session::{PROMPT_CHUNK, Session};
+pub use session::{PROMPT_CHUNK, RowVisitor, Session};
 pub use step::StepInterface;

@@ -13,6 +13,9 @@ pub const PROMPT_CHUNK: usize = 512;
 /// The most logits of one run whose every row is read (32 MiB), unless [`crate::CUT`] rows hold more.
 const VISITED_LOGITS: usize = 8 << 20;
 
+/// What is done with each row of logits, `[vocabulary]`, and its place among the tokens that were given.
+pub type RowVisitor<'a> = dyn FnMut(usize, &[f32]) -> Result<(), EngineError> + 'a;
+
 /// A session of a model. Every method takes the model it was opened on.
 #[derive(Debug)]
 pub struct Session {
@@ -123,7 +126,7 @@ impl Session {
         tokens: &[u32],
         from: usize,
         go_on: &mut dyn FnMut() -> bool,
-        visit: &mut dyn FnMut(usize, &[f32]) -> Result<(), EngineError>,
+        visit: &mut RowVisitor<'_>,
     ) -> Result<bool, EngineError> {
         let start = self.path.len();
         let total = start + tokens.len();
