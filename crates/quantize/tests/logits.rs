@@ -1,5 +1,6 @@
 //! What a quantised model says, by the oracle: near to what the original says, in every format and every architecture.
 
+#[expect(dead_code, reason = "shared with tests that ask for more")]
 #[path = "../../models/tests/common/mod.rs"]
 mod common;
 

@@ -34,8 +34,11 @@ pub struct Layout {
     /// Writes the values of whole blocks: `out.len() / block_elements == bytes.len() / block_bytes`, both exact.
     dequantise: fn(bytes: &[u8], out: &mut [f32]),
     /// Writes values as whole blocks, lengths as for `dequantise`; `None` for a format that is only read.
-    pub(crate) quantise: Option<fn(values: &[f32], out: &mut [u8])>,
+    pub(crate) quantise: Option<Quantise>,
 }
+
+/// Writes values as whole blocks.
+type Quantise = fn(values: &[f32], out: &mut [u8]);
 
 macro_rules! formats {
     ($($(#[$documentation:meta])* $name:ident => $module:ident,)*) => {

@@ -62,8 +62,9 @@ pub fn quantise(format: Format, values: &[f32], out: &mut [u8]) -> Result<(), St
         Format::BF16 => f32::from_bits(0x7f7f_7fff),
         _ => LARGEST,
     };
-    // A comparison with NaN is false, so it is refused too.
-    if let Some((at, &value)) = values.iter().enumerate().find(|(_, value)| !(value.abs() <= most)) {
+    // NaN compares with nothing, so it is refused too.
+    let fits = |value: f32| value.abs().partial_cmp(&most).is_some_and(std::cmp::Ordering::is_le);
+    if let Some((at, &value)) = values.iter().enumerate().find(|(_, value)| !fits(**value)) {
         return Err(StorageError::Unstorable { format, at, value: value.to_string() });
     }
     search(values, out);

@@ -69,10 +69,8 @@ fn constants_come_back() {
             let again = there_and_back(format, &[constant; 256]);
             for value in again {
                 let error = (value / constant - 1.0).abs();
-                assert!(
-                    error < if constant > 2e-3 || constant < 0.0 { 5e-3 } else { 0.015 },
-                    "{format} of {constant}: {value}"
-                );
+                let bound = if constant.abs() > 2e-3 { 5e-3 } else { 0.015 };
+                assert!(error < bound, "{format} of {constant}: {value}");
             }
         }
     }
