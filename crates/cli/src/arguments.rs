@@ -244,8 +244,8 @@ pub struct DeviceArguments {
     /// Threads to compute with [default: one for each core]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
-    /// Which roundings are allowed: f32 none, auto what the program permits, strict the same for prompts
-    /// and answers
+    /// Which roundings of operands are allowed: f32 and strict none, auto what the program permits and a
+    /// checkpoint of its kind has passed a gate for; strict computes prompts and answers alike
     #[arg(long, value_name = "CONTRACT", default_value = "auto", value_parser = numerics())]
     pub numerics: Numerics,
     /// Choose the kernels of a family of sites: FAMILY=off, auto, or a candidate's name

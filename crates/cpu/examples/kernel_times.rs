@@ -1,21 +1,21 @@
 //! Times the kernels: the least of many runs, one line each.
 //!
 //! `cargo run --release -p fiddlehead-cpu --example kernel_times [SUBJECT ...] [plain|avx2|avx512]`, with the subjects `peak`,
-//! `pool`, `contraction`, `blocks`, `cold`, `elementary`, `delta` and `attention`; all without arguments.
+//! `pool`, `crowded`, `contraction`, `blocks`, `cold`, `elementary`, `delta` and `attention`; all without arguments.
 
 use fiddlehead_cpu::features::{Features, Isa};
 use fiddlehead_cpu::kernels::attention::{
     AttentionArguments, HistoryPiece, PieceRows, ScoreTransform, attend,
 };
-use fiddlehead_cpu::kernels::brain::{BrainRows, contract_brain};
+use fiddlehead_cpu::kernels::brain::{BrainBuffer, contract_brain};
 use fiddlehead_cpu::kernels::contraction::{ContractionScratch, contract, contract_parallel};
 use fiddlehead_cpu::kernels::delta::block::{Ancestry, DeltaBlock};
 use fiddlehead_cpu::kernels::delta::serial::{delta_chain, delta_step};
 use fiddlehead_cpu::kernels::delta::{Decay, DeltaRows, Scalars, StateLayout};
-use fiddlehead_cpu::kernels::integer::{IntegerScratch, RoundedBuffer, contract_integer, serves};
+use fiddlehead_cpu::kernels::integer::{IntegerScratch, RoundedBuffer, check, contract_integer};
 use fiddlehead_cpu::kernels::rows;
 use fiddlehead_cpu::kernels::views::{ActivationRows, OutputRows, WeightView};
-use fiddlehead_cpu::pool::Pool;
+use fiddlehead_cpu::pool::{Pool, Waiting};
 use fiddlehead_storage::Format;
 use std::hint::black_box;
 use std::time::Instant;
@@ -72,9 +72,9 @@ fn contractions(isa: Isa) {
                 });
                 black_box(&y);
                 if isa == Isa::Avx512 && format == Format::BF16 && Features::detect().avx512_bf16 {
-                    let mut rounded = Vec::new();
+                    let mut rounded = BrainBuffer::default();
                     let seconds = least(if rows > 64 { 30 } else { 200 }, || {
-                        let x = BrainRows::round(&activations, &mut rounded);
+                        let x = rounded.round(Features::detect(), &activations);
                         let mut output = OutputRows::new(&mut y, rows, outputs, outputs).unwrap();
                         contract_brain(Features::detect(), &weight, &x, 0..outputs, &mut output).unwrap();
                     });
@@ -126,7 +126,7 @@ fn blocks(isa: Isa) {
             };
             let name = format!("{isa:?} {format} {rows}x{outputs}x{length}, {copies} copies");
             println!("blocks {name}: {:.1} us, {}", seconds * each, rates(seconds));
-            if isa == Isa::Avx512 && serves(Features::detect(), format) {
+            if isa == Isa::Avx512 && check(Features::detect(), format).is_ok() {
                 let (mut buffer, mut scratch) = (RoundedBuffer::default(), IntegerScratch::default());
                 let round = least(runs, || {
                     black_box(buffer.round(isa, &activations).unwrap());
@@ -217,6 +217,44 @@ fn regions() {
             }) / 100.0;
             println!("pool {threads} threads, two tasks of {:.0} ns: {:.0} ns", alone * 0.5e9, seconds * 1e9);
         }
+    }
+}
+
+/// A decode step's worth of regions under each rule of waiting, in turn: run it where other work wants the cores, or with
+/// `taskset -c 0` where two threads share one.
+fn crowded() {
+    const ROUNDS: usize = 40;
+    const REGIONS: usize = 200;
+    let here = Waiting::here();
+    let rules = [
+        ("the rule", 2, here),
+        ("without pauses", 2, Waiting { pauses: false, ..here }),
+        ("always spinning", 2, Waiting { cores: usize::MAX, pauses: false }),
+        ("one thread", 1, here),
+    ];
+    let pools = rules.map(|(_, threads, waiting)| Pool::with_waiting(threads, waiting));
+    let mut times = rules.map(|_| Vec::new());
+    for round in 0..ROUNDS {
+        for place in 0..rules.len() {
+            let place = if round % 2 == 0 { place } else { rules.len() - 1 - place };
+            let start = Instant::now();
+            for _ in 0..REGIONS {
+                pools[place].run(2, |_, _| {
+                    (0..6000).for_each(|spin| {
+                        black_box(spin);
+                    })
+                });
+            }
+            times[place].push(start.elapsed().as_secs_f64() * 1e3);
+        }
+    }
+    for ((name, ..), times) in rules.iter().zip(&mut times) {
+        times.sort_by(f64::total_cmp);
+        let [median, ninth] = [times.len() / 2, times.len() * 9 / 10].map(|at| times[at]);
+        println!(
+            "crowded, {} cores, {name}: {median:.2} ms for {REGIONS} regions, p90 {ninth:.2}",
+            here.cores
+        );
     }
 }
 
@@ -344,6 +382,9 @@ fn main() {
     let chosen = |name: &str| subjects.is_empty() || subjects.iter().any(|word| *word == name);
     if chosen("pool") {
         regions();
+    }
+    if chosen("crowded") {
+        crowded();
     }
     for isa in if named.is_empty() { families } else { named } {
         type Subject = (&'static str, fn(Isa));

@@ -6,9 +6,8 @@ mod support;
 use fiddlehead_cpu::bytecode::Decode;
 use fiddlehead_cpu::features::Isa;
 use fiddlehead_cpu::kernels::blocks::BlockReader;
-use fiddlehead_cpu::kernels::contraction::{ContractionScratch, contract, contract_merged};
+use fiddlehead_cpu::kernels::contraction::{ContractionScratch, contract};
 use fiddlehead_cpu::kernels::views::{ActivationRows, OutputRows, WeightView};
-use fiddlehead_cpu::pool::Pool;
 use fiddlehead_storage::{Format, dequantise};
 use support::{Random, bits, block_formats, errors, families, stored_blocks};
 
@@ -108,44 +107,6 @@ fn a_long_weight_met_by_many_rows_is_decoded_in_parts() {
         for row in [0, 49] {
             let got = run(isa, &weight, &x[row * length..], (1, length), 0..outputs);
             assert_eq!(bits(&got), bits(&whole[row * outputs..][..outputs]), "{isa:?}");
-        }
-    }
-}
-
-#[test]
-fn merged_weights_of_different_formats_give_the_bits_of_separate_calls() {
-    let mut random = Random::new(14);
-    let (rows, length) = (3, 512);
-    let formats = [(Format::Q4_K, 40), (Format::Q6_K, 19), (Format::Q8_0, 300), (Format::F32, 5)];
-    let stored: Vec<Vec<u8>> = formats
-        .iter()
-        .map(|(format, outputs)| {
-            stored_blocks(*format, outputs * length / format.block_elements(), &mut random)
-        })
-        .collect();
-    let x = random.normals(rows * length, 1.0);
-    let activations = ActivationRows::new(&x, rows, length, length).unwrap();
-    for isa in families() {
-        let pool = Pool::new(3);
-        let mut scratches: Vec<_> = (0..3).map(|_| ContractionScratch::default()).collect();
-        let weights: Vec<_> = formats
-            .iter()
-            .zip(&stored)
-            .map(|((format, outputs), bytes)| {
-                WeightView::dense(*format, &bytes[1..], *outputs, length).unwrap()
-            })
-            .collect();
-        let mut outputs: Vec<_> = weights.iter().map(|weight| vec![f32::NAN; rows * weight.rows()]).collect();
-        let mut views: Vec<_> = outputs
-            .iter_mut()
-            .zip(&weights)
-            .map(|(output, weight)| OutputRows::new(output, rows, weight.rows(), weight.rows()).unwrap())
-            .collect();
-        let mut parts: Vec<_> = weights.iter().copied().zip(&mut views).collect();
-        contract_merged(&pool, isa, &activations, &mut parts, &mut scratches);
-        for (weight, output) in weights.iter().zip(&outputs) {
-            let alone = run(isa, weight, &x, (rows, length), 0..weight.rows());
-            assert_eq!(bits(output), bits(&alone), "{isa:?} {}", weight.format());
         }
     }
 }

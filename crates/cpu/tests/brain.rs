@@ -3,16 +3,18 @@
 mod support;
 
 use fiddlehead_cpu::features::{Features, Isa};
-use fiddlehead_cpu::kernels::brain::{BrainError, BrainRows, contract_brain};
+use fiddlehead_cpu::kernels::brain::{BrainBuffer, BrainError, contract_brain};
 use fiddlehead_cpu::kernels::views::{ActivationRows, OutputRows, WeightView};
 use fiddlehead_storage::Format;
 use half::bf16;
 use support::{Random, bits, errors};
 
-fn run(weight: &WeightView<'_>, x: &[bf16], rows: usize, columns: std::ops::Range<usize>) -> Vec<f32> {
+fn run(weight: &WeightView<'_>, x: &[f32], rows: usize, columns: std::ops::Range<usize>) -> Vec<f32> {
     let width = columns.len();
     let mut output = vec![f32::NAN; rows * width];
-    let activations = BrainRows::new(x, rows, weight.columns()).unwrap();
+    let mut buffer = BrainBuffer::default();
+    let view = ActivationRows::new(x, rows, weight.columns(), weight.columns()).unwrap();
+    let activations = buffer.round(Features::detect(), &view);
     let mut view = OutputRows::new(&mut output, rows, width, width).unwrap();
     contract_brain(Features::detect(), weight, &activations, columns, &mut view).unwrap();
     output
@@ -33,15 +35,13 @@ fn equals_the_float64_sum_and_ignores_the_batch() {
         let mut bytes = vec![0u8];
         bytes.extend(w.iter().flat_map(|value| value.to_le_bytes()));
         let weight = WeightView::dense(Format::BF16, &bytes[1..], outputs, length).unwrap();
-        let exact_x = random.normals(rows * length, 1.0);
-        let mut x = Vec::new();
-        let view = ActivationRows::new(&exact_x, rows, length, length).unwrap();
-        assert_eq!(BrainRows::round(&view, &mut x).rows(), rows);
+        let x = random.normals(rows * length, 1.0);
         let got = run(&weight, &x, rows, 0..outputs);
         let mut expected = Vec::new();
         for m in 0..rows {
             for n in 0..outputs {
-                let product = |k: usize| w[n * length + k].to_f64() * x[m * length + k].to_f64();
+                let product =
+                    |k: usize| w[n * length + k].to_f64() * bf16::from_f32(x[m * length + k]).to_f64();
                 expected.push((0..length).map(product).sum::<f64>());
             }
         }
@@ -61,10 +61,29 @@ fn equals_the_float64_sum_and_ignores_the_batch() {
 }
 
 #[test]
+fn every_machine_rounds_to_the_nearest_even_bf16() {
+    let mut random = Random::new(42);
+    let mut x = random.normals(1000, 1.0);
+    x.extend([1.0 + 1.0 / 256.0, 1.0 + 3.0 / 256.0, -0.0, f32::INFINITY, f32::NEG_INFINITY, f32::MAX]);
+    let view = ActivationRows::new(&x, 1, x.len(), x.len()).unwrap();
+    for features in [Features::detect(), Features::detect().at_most(Isa::Plain)] {
+        let mut buffer = BrainBuffer::default();
+        let rounded = buffer.round(features, &view);
+        for (column, value) in x.iter().enumerate() {
+            assert_eq!(rounded.value(0, column).to_bits(), bf16::from_f32(*value).to_bits(), "{value}");
+        }
+    }
+    let mut buffer = BrainBuffer::default();
+    let nothing = ActivationRows::new(&[f32::NAN; 20], 1, 20, 20).unwrap();
+    let rounded = buffer.round(Features::detect(), &nothing);
+    assert!((0..20).all(|column| rounded.value(0, column).is_nan()));
+}
+
+#[test]
 fn what_it_cannot_serve_is_refused() {
     let weight = WeightView::dense(Format::F16, &[0; 8], 1, 4).unwrap();
-    let x = [bf16::ZERO; 4];
-    let rows = BrainRows::new(&x, 1, 4).unwrap();
+    let mut buffer = BrainBuffer::default();
+    let rows = buffer.round(Features::detect(), &ActivationRows::new(&[0.0; 4], 1, 4, 4).unwrap());
     let mut output = [0.0];
     let mut view = OutputRows::new(&mut output, 1, 1, 1).unwrap();
     let plain = Features::detect().at_most(Isa::Avx2);
@@ -75,5 +94,4 @@ fn what_it_cannot_serve_is_refused() {
             Err(BrainError::WeightFormat(Format::F16))
         );
     }
-    assert!(BrainRows::new(&x, 2, 4).is_err());
 }

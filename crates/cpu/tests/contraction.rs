@@ -3,9 +3,7 @@
 mod support;
 
 use fiddlehead_cpu::features::Isa;
-use fiddlehead_cpu::kernels::contraction::{
-    ContractionScratch, contract, contract_merged, contract_parallel,
-};
+use fiddlehead_cpu::kernels::contraction::{ContractionScratch, contract, contract_parallel};
 use fiddlehead_cpu::kernels::views::{ActivationRows, OutputRows, WeightView};
 use fiddlehead_cpu::pool::Pool;
 use fiddlehead_storage::Format;
@@ -162,47 +160,6 @@ fn only_the_given_part_of_an_output_is_written() {
         contract(isa, &weight, &activations, 3..10, &mut part, &mut ContractionScratch::default());
         for (index, value) in output.iter().enumerate() {
             assert_eq!(*value == 7.5, !(11..18).contains(&(index % 40)), "{isa:?} column {}", index % 40);
-        }
-    }
-}
-
-#[test]
-fn merged_weights_give_the_bits_of_separate_calls() {
-    let mut random = Random::new(7);
-    let length = 100;
-    let stored: Vec<_> = [(Format::BF16, 260), (Format::F32, 9), (Format::F16, 33), (Format::F32, 0)]
-        .into_iter()
-        .map(|(format, outputs)| (format, outputs, stored(format, &random.normals(outputs * length, 0.05)).0))
-        .collect();
-    for rows in [1, 3, 20] {
-        let x = random.normals(rows * length, 1.0);
-        let activations = ActivationRows::new(&x, rows, length, length).unwrap();
-        for isa in families() {
-            for threads in [1, 3] {
-                let pool = Pool::new(threads);
-                let mut scratches: Vec<_> = (0..threads).map(|_| ContractionScratch::default()).collect();
-                let weights: Vec<_> = stored
-                    .iter()
-                    .map(|(format, outputs, bytes)| {
-                        WeightView::dense(*format, &bytes[1..], *outputs, length).unwrap()
-                    })
-                    .collect();
-                let mut outputs: Vec<_> =
-                    weights.iter().map(|weight| vec![f32::NAN; rows * weight.rows()]).collect();
-                let mut views: Vec<_> = outputs
-                    .iter_mut()
-                    .zip(&weights)
-                    .map(|(output, weight)| {
-                        OutputRows::new(output, rows, weight.rows(), weight.rows()).unwrap()
-                    })
-                    .collect();
-                let mut parts: Vec<_> = weights.iter().copied().zip(&mut views).collect();
-                contract_merged(&pool, isa, &activations, &mut parts, &mut scratches);
-                for (weight, output) in weights.iter().zip(&outputs) {
-                    let alone = run(isa, weight, &x, rows, length, 0..weight.rows());
-                    assert_eq!(bits(output), bits(&alone));
-                }
-            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The thread pool: every task once, panics that arrive, nothing that hangs.
 
-use fiddlehead_cpu::pool::Pool;
+use fiddlehead_cpu::pool::{Pool, Waiting};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -107,4 +107,29 @@ fn sleeping_workers_wake() {
         });
         assert!(threads[1].load(Relaxed) > 0, "the worker never joined");
     }
+}
+
+/// Regions with pauses between and within them, so that callers and workers have to wait for each other.
+fn regions_that_make_wait(pool: &Pool) {
+    for round in 0..12 {
+        std::thread::sleep(std::time::Duration::from_micros(200));
+        pool.run(12, |task, _| {
+            if task % 3 == round % 3 {
+                std::thread::sleep(std::time::Duration::from_micros(300));
+            }
+        });
+    }
+}
+
+#[test]
+fn nobody_spins_when_there_are_more_threads_than_cores() {
+    for (threads, cores) in [(2, 1), (3, 2), (4, 1)] {
+        let pool = Pool::with_waiting(threads, Waiting { cores, pauses: true });
+        regions_that_make_wait(&pool);
+        assert_eq!(pool.spins(), 0, "{threads} threads on {cores} cores");
+    }
+    // With a core for each the same regions do make threads spin: the count counts.
+    let pool = Pool::with_waiting(3, Waiting { cores: 3, pauses: true });
+    regions_that_make_wait(&pool);
+    assert!(pool.spins() > 0);
 }

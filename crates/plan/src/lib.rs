@@ -7,6 +7,7 @@
 pub mod device;
 pub mod dispatch;
 pub mod explain;
+pub mod gates;
 pub mod memory;
 pub mod numerics;
 pub mod order;
@@ -16,6 +17,7 @@ pub mod sizing;
 pub use device::*;
 pub use dispatch::{Choice, Family, Policy};
 pub use explain::{PlanReport, StepReport};
+pub use gates::{GATES, Gate, gate};
 pub use memory::{Lifetime, MemoryPlan};
 pub use numerics::Numerics;
 pub use regime::Regime;

@@ -8,11 +8,11 @@ use std::str::FromStr;
 pub enum Numerics {
     /// f32 products and accumulation everywhere, `compute` lists ignored: what golden tests run.
     F32,
-    /// What the program's `compute` lists and the checkpoint allow, where a receipt says that it pays.
+    /// What the program's `compute` lists allow, where a checkpoint gate lets it through ([`crate::gates`]).
     #[default]
     Auto,
-    /// As `Auto`, with one class for prompts and generated tokens, so that a cached prefix never differs from a cold
-    /// one.
+    /// No operand is rounded, and there is one class for prompts and generated tokens, so that a cached prefix never
+    /// differs from a cold one.
     Strict,
 }
 

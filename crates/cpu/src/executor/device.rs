@@ -12,6 +12,7 @@ use super::explain;
 use super::lower::{Context, lower};
 use super::machine::{InputWords, Machine, Workshop};
 use super::model::CpuExecutor;
+use super::served::contract::Arithmetic;
 use super::sizing::device_facts;
 use crate::features::Features;
 use crate::pool::Pool;
@@ -62,7 +63,27 @@ impl CpuDevice {
                     .into(),
             ));
         }
+        if let Choice::Named(name) = policy.of(Family::Contraction)
+            && [Arithmetic::Integer, Arithmetic::Brain].iter().any(|rounding| rounding.name() == name)
+            && options.numerics != Numerics::Auto
+        {
+            return Err(DeviceError::Option(format!(
+                "contraction={name} rounds operands, which {} numerics forbid; use contraction={} or auto numerics",
+                options.numerics,
+                Arithmetic::F32.name()
+            )));
+        }
         Ok(policy)
+    }
+
+    fn context<'a>(
+        &self,
+        weights: &'a Weights,
+        policy: &'a Policy,
+        numerics: Numerics,
+        architecture: &'a str,
+    ) -> Context<'a> {
+        Context { weights, policy, numerics, architecture, features: self.features, single_row: false }
     }
 }
 
@@ -74,7 +95,7 @@ pub(super) fn known_candidate(family: Family, name: &str) -> bool {
 /// Names of the kernels that serve a family beside the general one.
 pub(super) fn candidates(family: Family) -> &'static [&'static str] {
     match family {
-        Family::Contraction => &["rows"],
+        Family::Contraction => &["rows", "integer", "bf16", "strided"],
         Family::Attention => &["pages"],
         Family::Recurrence => &["serial", "block"],
     }
@@ -98,21 +119,14 @@ impl Device for CpuDevice {
         options: LoadOptions,
     ) -> Result<Box<dyn Executor>, DeviceError> {
         let policy = CpuDevice::policy(&options)?;
-        let context = Context { weights: &weights, policy: &policy, single_row: false };
+        let context = self.context(&weights, &policy, options.numerics, &model.name);
         let steps = model
             .steps
             .iter()
             .map(|graph| lower(graph, context).map(|program| Machine::new(program, self.pool.threads())))
             .collect::<Result<Vec<_>, _>>()?;
         let bytes = weights.values().map(|tensor| tensor.bytes().len()).sum();
-        Ok(Box::new(CpuExecutor::new(
-            model,
-            steps,
-            Arc::clone(&self.pool),
-            self.features.isa,
-            options,
-            bytes,
-        )))
+        Ok(Box::new(CpuExecutor::new(model, steps, Arc::clone(&self.pool), self.features, options, bytes)))
     }
 
     fn call(
@@ -130,12 +144,13 @@ impl Device for CpuDevice {
             return Err(DeviceError::Unsupported { what: format!("`{}`", graph.name()), why });
         }
         let policy = CpuDevice::policy(options)?;
-        let context = Context { weights: &Weights::new(), policy: &policy, single_row: false };
+        let weights = Weights::new();
+        let context = self.context(&weights, &policy, options.numerics, graph.name());
         let mut machine = Machine::new(lower(graph, context)?, self.pool.threads());
         let inputs = InputBuffers::new(graph.inputs(), inputs, 1)?;
         let facts = self.facts();
         machine.run_alone(
-            Workshop { pool: &self.pool, isa: self.features.isa, facts },
+            Workshop { pool: &self.pool, features: self.features, facts },
             inputs.words(),
             false,
         )?;
@@ -150,7 +165,7 @@ impl Device for CpuDevice {
     fn explain(&self, graph: &Graph, options: &LoadOptions) -> Result<PlanReport, DeviceError> {
         let policy = CpuDevice::policy(options)?;
         let weights = explain::placeholder_weights(graph)?;
-        let context = Context { weights: &weights, policy: &policy, single_row: false };
+        let context = self.context(&weights, &policy, options.numerics, graph.name());
         let machine = Machine::new(lower(graph, context)?, self.pool.threads());
         Ok(explain::report(&machine, 1, &self.facts()))
     }

@@ -63,6 +63,7 @@ fn describe(program: &Program, step: &Step, rows: usize, facts: &DeviceFacts, ou
         }),
         Step::Contract(step) => out.extend(step.reports(program, rows, facts)),
         Step::Gathered(step) => out.extend(step.reports(program, rows, facts)),
+        Step::Strided(step) => out.push(step.report(program, rows, facts)),
         Step::Attend(step) => out.push(step.report(program, rows, facts)),
         Step::Delta(step) => out.push(step.report(program, rows, facts)),
         Step::Scan(scan) => out.push(scan.report()),

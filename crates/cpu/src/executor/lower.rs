@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 
 use fiddlehead_graph::{Graph, NodeId, NodeKind, Range};
-use fiddlehead_plan::{DeviceError, Policy, Weights};
+use fiddlehead_plan::{DeviceError, Numerics, Policy, Weights};
 use fiddlehead_storage::{Format as StoredFormat, Tensor};
 
 use super::program::*;
 use super::scan::ScanStep;
 use super::served::{self, Found};
 use crate::bytecode::{BlockProgram, Format, Slot, SourceLayout, Strides, row_major_strides};
+use crate::features::Features;
 use fiddlehead_plan::order::Facts;
 use fiddlehead_plan::order::{Duty, RowSet, SetIndex, Unit, Units};
 use fiddlehead_plan::order::{Piece, schedule};
@@ -19,6 +20,10 @@ use fiddlehead_plan::order::{Piece, schedule};
 pub(super) struct Context<'a> {
     pub weights: &'a Weights,
     pub policy: &'a Policy,
+    pub numerics: Numerics,
+    /// The model's name in its program: what checkpoint gates go by.
+    pub architecture: &'a str,
+    pub features: Features,
     /// Whether forests will have a single node, so that nothing is carried from row to row within a run.
     pub single_row: bool,
 }

@@ -13,13 +13,13 @@ use super::memory::{Bump, Words};
 use super::program::{BufferIndex, Place, Program};
 use super::run::Run;
 use super::served::attend::RowBlock;
-use super::served::contract::ContractTask;
+use super::served::contract::{ContractTask, RoundedOperands};
 use super::served::gathered::GatheredPlan;
 use super::session::{StateStore, StepSession};
 use super::threads::{PerThread, ThreadScratch};
 use super::view::{Base, View};
 use crate::bytecode::{LocalRow, Slot};
-use crate::features::Isa;
+use crate::features::Features;
 use crate::pool::Pool;
 use fiddlehead_plan::order::SetIndex;
 
@@ -33,7 +33,7 @@ pub(super) struct InputWords {
 #[derive(Clone, Copy)]
 pub(super) struct Workshop<'a> {
     pub pool: &'a Pool,
-    pub isa: Isa,
+    pub features: Features,
     pub facts: DeviceFacts,
 }
 
@@ -52,6 +52,7 @@ pub(super) struct Machine {
     nested: Vec<Machine>,
     tasks: Vec<ContractTask>,
     gathered: GatheredPlan,
+    rounded: RoundedOperands,
     row_blocks: Vec<RowBlock>,
 }
 
@@ -82,6 +83,7 @@ impl Machine {
             nested,
             tasks: Vec::new(),
             gathered: GatheredPlan::default(),
+            rounded: RoundedOperands::default(),
             row_blocks: Vec::new(),
         }
     }
@@ -169,7 +171,8 @@ impl Machine {
         let mut run = Run {
             program: &self.program,
             pool: workshop.pool,
-            isa: workshop.isa,
+            isa: workshop.features.isa,
+            features: workshop.features,
             facts: workshop.facts,
             batch: &self.batch,
             slots,
@@ -181,6 +184,7 @@ impl Machine {
             nested: &mut self.nested,
             tasks: &mut self.tasks,
             gathered: &mut self.gathered,
+            rounded: &mut self.rounded,
             row_blocks: &mut self.row_blocks,
         };
         let result = if only_uniform { run.uniform_steps() } else { run.steps() };
@@ -275,6 +279,7 @@ impl Machine {
         self.arena.bytes()
             + self.bump.bytes()
             + self.block_bump.bytes()
+            + self.rounded.bytes()
             + self.nested.iter().map(Machine::scratch_bytes).sum::<usize>()
     }
 

@@ -14,7 +14,7 @@ use super::explain;
 use super::machine::{Machine, Workshop};
 use super::session::{StepSession, StepSnapshot};
 use super::sizing::device_facts;
-use crate::features::Isa;
+use crate::features::Features;
 use crate::pool::Pool;
 
 /// Nodes of the largest forest: its buffers are a bounded part of memory, and longer prompts gain nothing.
@@ -26,7 +26,7 @@ pub(super) struct CpuExecutor {
     steps: Vec<Machine>,
     sessions: BTreeMap<SessionId, Vec<StepSession>>,
     pool: Arc<Pool>,
-    isa: Isa,
+    features: Features,
     options: LoadOptions,
     weight_bytes: usize,
     /// Distinguishes this executor's snapshots from others'.
@@ -44,12 +44,12 @@ impl CpuExecutor {
         model: Arc<ModelGraph>,
         steps: Vec<Machine>,
         pool: Arc<Pool>,
-        isa: Isa,
+        features: Features,
         options: LoadOptions,
         weight_bytes: usize,
     ) -> CpuExecutor {
         let sessions = BTreeMap::new();
-        CpuExecutor { model, steps, sessions, pool, isa, options, weight_bytes, identity: Arc::new(()) }
+        CpuExecutor { model, steps, sessions, pool, features, options, weight_bytes, identity: Arc::new(()) }
     }
 
     fn session(&self, session: SessionId) -> Result<&Vec<StepSession>, DeviceError> {
@@ -173,8 +173,8 @@ impl Executor for CpuExecutor {
             machine.run(
                 Workshop {
                     pool: &self.pool,
-                    isa: self.isa,
-                    facts: device_facts(self.isa, self.pool.threads()),
+                    features: self.features,
+                    facts: device_facts(self.features.isa, self.pool.threads()),
                 },
                 forest,
                 inputs.words(),
@@ -193,7 +193,7 @@ impl Executor for CpuExecutor {
 
     fn commit(&mut self, step: usize, accepted: &Accepted) -> Result<(), DeviceError> {
         let session = accepted.session();
-        let isa = self.isa;
+        let isa = self.features.isa;
         let state = self.session_step(session, step)?;
         state.commit(isa, accepted).map_err(|why| DeviceError::Session { session: session.0, why })
     }
@@ -239,6 +239,6 @@ impl Executor for CpuExecutor {
 
     fn explain(&self, step: usize) -> Result<PlanReport, DeviceError> {
         let machine = self.steps.get(step).ok_or_else(|| no_step(step, self.steps.len()))?;
-        Ok(explain::report(machine, 1, &device_facts(self.isa, self.pool.threads())))
+        Ok(explain::report(machine, 1, &device_facts(self.features.isa, self.pool.threads())))
     }
 }

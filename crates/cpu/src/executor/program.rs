@@ -12,6 +12,7 @@ use super::served::attend::AttendStep;
 use super::served::contract::ContractStep;
 use super::served::delta::{DeltaShape, DeltaStep};
 use super::served::gathered::GatheredStep;
+use super::served::strided::StridedStep;
 use crate::bytecode::{BlockProgram, Outer};
 use fiddlehead_plan::order::{RowSet, SetIndex};
 
@@ -104,6 +105,7 @@ pub(super) enum Step {
     Gather(Vec<Gather>),
     Contract(ContractStep),
     Gathered(GatheredStep),
+    Strided(Box<StridedStep>),
     Attend(Box<AttendStep>),
     Delta(Box<DeltaStep>),
     Scan(Box<ScanStep>),

@@ -12,14 +12,14 @@ use super::memory::Bump;
 use super::program::*;
 use super::scan;
 use super::served::attend::{self, RowBlock};
-use super::served::contract::{self, ContractTask};
+use super::served::contract::{self, ContractTask, RoundedOperands};
 use super::served::delta;
 use super::served::gathered::{self, GatheredPlan};
+use super::served::strided;
 use super::threads::{PerThread, ThreadScratch};
 use super::view::{Base, View};
 use crate::bytecode::{LocalRow, Outer, Read, Slot, Trap, TrapKind};
-use crate::features::Isa;
-use crate::kernels::views::ViewError;
+use crate::features::{Features, Isa};
 use crate::pool::Pool;
 use fiddlehead_plan::order::SetIndex;
 
@@ -35,6 +35,7 @@ pub(super) struct Run<'a> {
     pub program: &'a Program,
     pub pool: &'a Pool,
     pub isa: Isa,
+    pub features: Features,
     pub facts: DeviceFacts,
     pub batch: &'a Batch,
     pub slots: Vec<Slot<'a>>,
@@ -48,6 +49,7 @@ pub(super) struct Run<'a> {
     /// Reused from launch to launch.
     pub tasks: &'a mut Vec<ContractTask>,
     pub gathered: &'a mut GatheredPlan,
+    pub rounded: &'a mut RoundedOperands,
     pub row_blocks: &'a mut Vec<RowBlock>,
 }
 
@@ -91,7 +93,7 @@ pub(super) fn trap_error(graph: &Graph, trap: &Trap) -> DeviceError {
 }
 
 /// A kernel was given memory that does not fit: a mistake of lowering, told instead of trusted.
-fn unfit(what: &str, error: ViewError) -> DeviceError {
+fn unfit(what: &str, error: impl ToString) -> DeviceError {
     DeviceError::Unsupported { what: what.into(), why: error.to_string() }
 }
 
@@ -142,6 +144,9 @@ impl<'a> Run<'a> {
                 gathered::Failure::Trap(trap) => self.trap(trap),
                 gathered::Failure::View(error) => unfit("a contraction", error),
             }),
+            Step::Strided(step) => {
+                strided::run(self, step, row).map_err(|error| unfit("a contraction", error))
+            }
             Step::Attend(step) => attend::run(self, step, row).map_err(|error| unfit("an attention", error)),
             Step::Delta(step) => delta::run(self, step).map_err(|error| unfit("a delta rule", error)),
             Step::Scan(scan) => match scan.set {

@@ -144,7 +144,7 @@ pub(super) fn run(outer: &mut Run<'_>, scan: &ScanStep, row: usize) -> Result<()
         // SAFETY: the buffer's row holds as many words, and this step alone touches it.
         unsafe { std::ptr::write_bytes(target.start, 0, target.words) };
     }
-    let workshop = Workshop { pool: outer.pool, isa: outer.isa, facts: outer.facts };
+    let workshop = Workshop { pool: outer.pool, features: outer.features, facts: outer.facts };
     let mut emitted = vec![0usize; scan.results.len()];
     let mut session = StepSession::default();
     for (place, piece) in scan.pieces.iter().enumerate() {

@@ -3,17 +3,19 @@
 use std::cell::UnsafeCell;
 
 use super::served::attend::AttendScratch;
+use super::served::contract::ContractScratch;
 use super::served::delta::DeltaScratch;
 use super::served::gathered::GatheredScratch;
 use crate::bytecode::Scratch;
-use crate::kernels::contraction::ContractionScratch;
+use crate::kernels::strided::StridedScratch;
 
 /// Scratch space of one thread.
 #[derive(Default)]
 pub(super) struct ThreadScratch {
     pub bytecode: Scratch,
-    pub contraction: ContractionScratch,
     pub gathered: GatheredScratch,
+    pub contraction: ContractScratch,
+    pub strided: StridedScratch,
     pub attention: AttendScratch,
     pub delta: DeltaScratch,
 }

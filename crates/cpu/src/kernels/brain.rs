@@ -5,10 +5,11 @@
 //! for all of them. The bits differ from the f32 kernels': activations are rounded, subnormals count as zero, and lane
 //! `i` sums the pairs of elements `2i, 2i+1` of each 32. Without AVX-512 BF16 there is no such kernel: f32 is always allowed.
 
-use super::views::{ActivationRows, OutputRows, ViewError, WeightView};
+use super::views::{ActivationRows, OutputRows, WeightView};
 use crate::features::Features;
 use fiddlehead_storage::Format;
 use half::bf16;
+use std::marker::PhantomData;
 use std::ops::Range;
 
 /// Why this kernel cannot serve.
@@ -30,34 +31,106 @@ pub struct BrainRows<'a> {
     columns: usize,
 }
 
-impl<'a> BrainRows<'a> {
-    /// `rows` rows of `columns` values that follow each other.
-    ///
-    /// # Errors
-    /// When `values` is too short.
-    pub fn new(values: &'a [bf16], rows: usize, columns: usize) -> Result<Self, ViewError> {
-        let needed = rows.checked_mul(columns).ok_or(ViewError::Overflow { rows, stride: columns })?;
-        if needed > values.len() {
-            let (stride, held, unit) = (columns, values.len(), "values");
-            return Err(ViewError::TooShort { rows, columns, stride, needed, held, unit });
-        }
-        Ok(Self { values, rows, columns })
-    }
-
-    /// Rounds f32 rows to nearest even into `to`.
-    pub fn round(rows: &ActivationRows<'_>, to: &'a mut Vec<bf16>) -> Self {
-        to.clear();
-        to.reserve(rows.rows * rows.columns);
-        for row in 0..rows.rows {
-            let from = &rows.values[row * rows.row_stride..][..rows.columns];
-            to.extend(from.iter().map(|value| bf16::from_f32(*value)));
-        }
-        Self { values: to, rows: rows.rows, columns: rows.columns }
-    }
-
+impl BrainRows<'_> {
     /// The number of rows.
     pub fn rows(&self) -> usize {
         self.rows
+    }
+
+    /// The value that element `[row, column]` was rounded to.
+    ///
+    /// # Panics
+    /// When it is outside.
+    pub fn value(&self, row: usize, column: usize) -> bf16 {
+        assert!(row < self.rows && column < self.columns, "[{row}, {column}] is outside");
+        self.values[row * self.columns + column]
+    }
+}
+
+/// Memory for rounded rows, reused.
+#[derive(Debug, Default)]
+pub struct BrainBuffer {
+    values: Vec<bf16>,
+}
+
+impl BrainBuffer {
+    /// Rounds f32 rows to nearest even.
+    pub fn round(&mut self, features: Features, rows: &ActivationRows<'_>) -> BrainRows<'_> {
+        let columns = rows.columns;
+        let room = self.room(rows.rows * columns);
+        for row in 0..rows.rows {
+            // SAFETY: this thread alone uses the room, which has as many values.
+            unsafe { room.round(features, row * columns, &rows.values[row * rows.row_stride..][..columns]) };
+        }
+        self.rows(0, rows.rows, columns)
+    }
+
+    /// Room for `values` values, for threads to fill part by part.
+    pub fn room(&mut self, values: usize) -> BrainRoom<'_> {
+        if self.values.len() < values {
+            self.values.resize(values, bf16::ZERO);
+        }
+        BrainRoom { start: self.values.as_mut_ptr(), values, storage: PhantomData }
+    }
+
+    /// Rows that lie there from value `first` on.
+    ///
+    /// # Panics
+    /// When they end beyond the room.
+    pub fn rows(&self, first: usize, rows: usize, columns: usize) -> BrainRows<'_> {
+        BrainRows { values: &self.values[first..first + rows * columns], rows, columns }
+    }
+
+    /// Bytes that it holds.
+    pub fn bytes(&self) -> usize {
+        self.values.capacity() * size_of::<bf16>()
+    }
+}
+
+/// A place for rounded values that several threads may fill, each its own part.
+#[derive(Debug)]
+pub struct BrainRoom<'a> {
+    start: *mut bf16,
+    values: usize,
+    storage: PhantomData<&'a mut BrainBuffer>,
+}
+
+// SAFETY: it stands for an exclusive borrow of plain numbers; `round` is unsafe and asks for disjoint parts.
+unsafe impl Sync for BrainRoom<'_> {}
+
+impl BrainRoom<'_> {
+    /// Rounds values to the place `first`.
+    ///
+    /// # Safety
+    /// No other thread fills or reads the same values meanwhile.
+    ///
+    /// # Panics
+    /// When they end beyond the room.
+    pub unsafe fn round(&self, features: Features, first: usize, values: &[f32]) {
+        assert!(first.checked_add(values.len()).is_some_and(|end| end <= self.values), "beyond the room");
+        // SAFETY: inside the buffer, which `self` borrows, and the caller is the only user of this part.
+        let to = unsafe { std::slice::from_raw_parts_mut(self.start.add(first), values.len()) };
+        #[cfg(target_arch = "x86_64")]
+        if features.avx512_bf16 && Features::detect().avx512_bf16 {
+            // SAFETY: AVX-512 BF16 is enabled; both slices have one length.
+            return unsafe { wide::round(values, to) };
+        }
+        let _ = features;
+        to.iter_mut().zip(values).for_each(|(to, value)| *to = bf16::from_f32(*value));
+    }
+}
+
+/// Whether [`contract_brain`] serves weights of this format here, or why not.
+///
+/// # Errors
+/// As [`contract_brain`].
+pub fn check(features: Features, format: Format) -> Result<(), BrainError> {
+    if !(features.avx512_bf16 && Features::detect().avx512_bf16) {
+        return Err(BrainError::NotEnabled);
+    }
+    match format {
+        Format::BF16 => Ok(()),
+        other => Err(BrainError::WeightFormat(other)),
     }
 }
 
@@ -75,12 +148,7 @@ pub fn contract_brain(
     columns: Range<usize>,
     output: &mut OutputRows<'_>,
 ) -> Result<(), BrainError> {
-    if !(features.avx512_bf16 && Features::detect().avx512_bf16) {
-        return Err(BrainError::NotEnabled);
-    }
-    if weight.format != Format::BF16 {
-        return Err(BrainError::WeightFormat(weight.format));
-    }
+    check(features, weight.format)?;
     assert_eq!(weight.columns, activations.columns, "the sum's length differs");
     assert!(
         columns.start <= columns.end && columns.end <= weight.rows,
@@ -98,9 +166,12 @@ pub fn contract_brain(
 
 #[cfg(target_arch = "x86_64")]
 mod wide {
-    use super::*;
+    use super::{BrainRows, OutputRows, WeightView};
+    use crate::kernels::tiles::exact_tiles;
     use crate::kernels::vector::{Vector, Wide};
+    use half::bf16;
     use std::arch::x86_64::*;
+    use std::ops::Range;
 
     /// Values in one register.
     const LANES: usize = 32;
@@ -170,6 +241,29 @@ mod wide {
         }
     }
 
+    /// Rounds to nearest even; subnormal numbers become zero, as the products take them anyway.
+    ///
+    /// # Safety
+    /// AVX-512 BF16 is enabled; `to` is as long as `from`.
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
+    pub(super) unsafe fn round(from: &[f32], to: &mut [bf16]) {
+        let count = from.len();
+        let mut at = 0;
+        while at < count {
+            let mask = match count - at {
+                left @ ..16 => ((1u32 << left) - 1) as u16,
+                _ => u16::MAX,
+            };
+            // SAFETY: masked values are neither read nor written; the others lie within both slices.
+            unsafe {
+                let rounded = _mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(mask, from.as_ptr().add(at)));
+                let rounded = std::mem::transmute::<__m256bh, __m256i>(rounded);
+                _mm256_mask_storeu_epi16(to.as_mut_ptr().add(at).cast(), mask, rounded);
+            }
+            at += 16;
+        }
+    }
+
     /// # Safety
     /// The instructions are enabled and the shapes agree.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma,f16c")]
@@ -210,32 +304,19 @@ mod wide {
                 let kept = (count - n).min(4);
                 let weights: [*const u8; 4] =
                     std::array::from_fn(|i| weight.row(columns.start + n + i.min(kept - 1)));
-                let mut row = first;
-                while row < end {
-                    macro_rules! tile {
-                        ($rows:literal) => {{
-                            let from: [*const u8; $rows] = std::array::from_fn(|m| address(row + m));
-                            // SAFETY: rows below `end` exist; only `kept` sums are stored.
-                            unsafe {
-                                let sums = accumulate::<$rows, 4>(from, weights, length);
-                                for m in 0..$rows {
-                                    let finished = Wide::sum4(sums[m]);
-                                    let to = output.row(row + m).add(n);
-                                    std::ptr::copy_nonoverlapping(finished.as_ptr(), to, kept);
-                                }
-                            }
-                            row += $rows;
-                        }};
+                exact_tiles!(at in end - first, most 6, M of [1 2 3 4 5 .. 6] => {
+                    let row = first + at;
+                    let from: [*const u8; M] = std::array::from_fn(|m| address(row + m));
+                    // SAFETY: rows below `end` exist; only `kept` sums are stored.
+                    unsafe {
+                        let sums = accumulate::<M, 4>(from, weights, length);
+                        for m in 0..M {
+                            let finished = Wide::sum4(sums[m]);
+                            let to = output.row(row + m).add(n);
+                            std::ptr::copy_nonoverlapping(finished.as_ptr(), to, kept);
+                        }
                     }
-                    match end - row {
-                        1 => tile!(1),
-                        2 => tile!(2),
-                        3 => tile!(3),
-                        4 => tile!(4),
-                        5 => tile!(5),
-                        _ => tile!(6),
-                    }
-                }
+                });
                 n += kept;
             }
             first = end;

@@ -3,6 +3,7 @@
 //! Each output is one running sum in rising `k`, so neither the tile's shape, nor a pause between two ranges of `k` (the
 //! sum rests in memory as the same f32), can change a bit.
 
+use super::tiles::exact_tiles;
 use super::vector::Vector;
 
 /// Vectors in a full panel of columns.
@@ -82,36 +83,22 @@ unsafe fn panel<V: Vector, const N: usize, const MASKED: bool>(
     source: &impl Fn(usize) -> *const f32,
     target: &mut impl FnMut(usize) -> *mut f32,
 ) {
-    let mut row = 0;
-    while row < extent.rows {
-        macro_rules! tiles {
-            ($count:literal) => {{
-                // SAFETY: the caller's condition for rows below `row + count <= rows`.
-                unsafe {
-                    tile::<V, $count, N, MASKED>(
-                        extent.length,
-                        start,
-                        step,
-                        row,
-                        column,
-                        kept,
-                        coefficient,
-                        source,
-                        target,
-                    )
-                };
-                row += $count;
-            }};
-        }
-        match (extent.rows - row).min(V::TILE_ROWS) {
-            1 => tiles!(1),
-            2 => tiles!(2),
-            3 => tiles!(3),
-            4 => tiles!(4),
-            5 => tiles!(5),
-            _ => tiles!(6),
-        }
-    }
+    exact_tiles!(row in extent.rows, most V::TILE_ROWS, M of [1 2 3 4 5 .. 6] => {
+        // SAFETY: the caller's condition for rows below `row + M <= rows`.
+        unsafe {
+            tile::<V, M, N, MASKED>(
+                extent.length,
+                start,
+                step,
+                row,
+                column,
+                kept,
+                coefficient,
+                source,
+                target,
+            )
+        };
+    });
 }
 
 #[expect(clippy::too_many_arguments, reason = "one inlined loop split from its caller")]

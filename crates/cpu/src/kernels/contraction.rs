@@ -12,7 +12,7 @@
 
 use super::blocks::{Decoder, Dot, decode_run, with_decoder};
 use super::dot::{Element, accumulate, tile_rows};
-use super::parallel::PerThread;
+use super::parallel::{PerThread, by_columns};
 use super::vector::{Kernel, Vector};
 use super::views::{ActivationRows, OutputRows, WeightView};
 use crate::features::Isa;
@@ -74,46 +74,14 @@ pub fn contract_parallel(
     output: &mut OutputRows<'_>,
     scratches: &mut [ContractionScratch],
 ) {
-    contract_merged(pool, isa, activations, &mut [(*weight, output)], scratches);
-}
-
-/// Several weights against the same activations in one parallel region (gate and up; q, k and v), each with its own output and
-/// format. The bits are those of separate calls.
-///
-/// # Panics
-/// As [`contract_parallel`].
-pub fn contract_merged(
-    pool: &Pool,
-    isa: Isa,
-    activations: &ActivationRows<'_>,
-    parts: &mut [(WeightView<'_>, &mut OutputRows<'_>)],
-    scratches: &mut [ContractionScratch],
-) {
     assert!(scratches.len() >= pool.threads(), "one scratch for each thread");
-    for (weight, output) in parts.iter() {
-        assert_eq!((output.rows(), output.columns()), (activations.rows, weight.rows), "the output's shape");
-    }
+    assert_eq!((output.rows(), output.columns()), (activations.rows, weight.rows), "the output's shape");
     let scratches = PerThread::new(scratches);
-    let parts = &*parts;
-    let grain = |weight: &WeightView<'_>| columns_per_task(weight, activations.rows, pool.threads());
-    let tasks = parts.iter().map(|(weight, _)| weight.rows.div_ceil(grain(weight))).sum();
-    pool.run(tasks, |task, thread| {
-        let mut task = task;
-        for (weight, output) in parts {
-            let grain = grain(weight);
-            let own = weight.rows.div_ceil(grain);
-            if task >= own {
-                task -= own;
-                continue;
-            }
-            let columns = task * grain..weight.rows.min((task + 1) * grain);
-            // SAFETY: tasks have different outputs or disjoint columns of one, and the borrow of all is exclusive.
-            let mut output = unsafe { output.alias() };
-            let mut part = output.part(0..activations.rows, columns.clone());
-            // SAFETY: the pool never runs two tasks at once with the same thread index.
-            let scratch = unsafe { scratches.get(thread) };
-            return contract(isa, weight, activations, columns, &mut part, scratch);
-        }
+    let grain = columns_per_task(weight, activations.rows, pool.threads());
+    by_columns(pool, output, grain, |columns, part, thread| {
+        // SAFETY: the pool never runs two tasks at once with the same thread index.
+        let scratch = unsafe { scratches.get(thread) };
+        contract(isa, weight, activations, columns, part, scratch);
     });
 }
 

@@ -4,6 +4,7 @@
 //! `i, i + LANES, i + 2·LANES, …` in rising order, a last partial vector is padded with zeros, then the lanes are added along
 //! the tree of [`Vector`]. A tile only decides which pairs are in flight together, so its shape cannot change a bit.
 
+use super::tiles::exact_tiles;
 use super::vector::Vector;
 use half::{bf16, f16};
 
@@ -147,27 +148,13 @@ pub(crate) unsafe fn tile_rows<V: Vector, E: Element>(
     activation: impl Fn(usize) -> *const f32,
     mut output: impl FnMut(usize) -> *mut f32,
 ) {
-    let mut row = 0;
-    while row < rows {
-        macro_rules! tiles {
-            ($count:literal) => {{
-                let from: [*const f32; $count] = std::array::from_fn(|m| activation(row + m));
-                // SAFETY: the caller's condition, for rows below `row + count <= rows`.
-                let sums = unsafe { tile::<V, E, $count>(from, weights, length) };
-                for (m, sums) in sums.iter().enumerate() {
-                    // SAFETY: the caller's condition: room for `kept` values.
-                    unsafe { std::ptr::copy_nonoverlapping(sums.as_ptr(), output(row + m), kept) };
-                }
-                row += $count;
-            }};
+    exact_tiles!(row in rows, most V::TILE_ROWS, M of [1 2 3 4 5 .. 6] => {
+        let from: [*const f32; M] = std::array::from_fn(|m| activation(row + m));
+        // SAFETY: the caller's condition, for rows below `row + M <= rows`.
+        let sums = unsafe { tile::<V, E, M>(from, weights, length) };
+        for (m, sums) in sums.iter().enumerate() {
+            // SAFETY: the caller's condition: room for `kept` values.
+            unsafe { std::ptr::copy_nonoverlapping(sums.as_ptr(), output(row + m), kept) };
         }
-        match (rows - row).min(V::TILE_ROWS) {
-            1 => tiles!(1),
-            2 => tiles!(2),
-            3 => tiles!(3),
-            4 => tiles!(4),
-            5 => tiles!(5),
-            _ => tiles!(6),
-        }
-    }
+    });
 }

@@ -25,6 +25,7 @@ pub mod integer;
 pub mod parallel;
 pub mod rows;
 pub mod strided;
+mod tiles;
 pub mod views;
 
 pub(crate) mod vector;

@@ -1,7 +1,8 @@
 //! Sites that a kernel serves instead of the general one: which they are, and the steps that run them.
 //!
 //! A query describes a site; here it is decided whether a kernel of this device can serve exactly that ([`contract`],
-//! [`gathered`], [`attend`], [`delta`]). What a kernel cannot serve keeps its nodes, which the general kernel computes.
+//! [`gathered`], [`strided`], [`attend`], [`delta`]). What a kernel cannot serve keeps its nodes, which the general kernel
+//! computes.
 //!
 //! Start reading at [`find`].
 
@@ -11,6 +12,7 @@ pub(super) mod delta;
 mod extend;
 mod forms;
 pub(super) mod gathered;
+pub(super) mod strided;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,13 +21,14 @@ use fiddlehead_graph::queries::{
     Contraction, HistoryStorage, RecurrenceKind, Site, Source, Variance, assign_sites,
 };
 use fiddlehead_graph::{Graph, HistoryId, NodeId, NodeKind, Range, StateId};
-use fiddlehead_plan::{Choice, DeviceError, Family, Weights};
+use fiddlehead_plan::{Choice, DeviceError, Family};
 
 use self::attend::AttendSite;
 use self::contract::ContractSite;
 use self::delta::{DeltaShape, DeltaSite};
 use self::extend::Extension;
 use self::gathered::{GatheredSite, chosen_index};
+use self::strided::StridedSite;
 use super::lower::{Context, Lowering};
 use super::program::Step;
 use fiddlehead_plan::order::{Duty, Facts, Joined, ServedIndex, ServedSite, Unit, Units};
@@ -35,6 +38,7 @@ use fiddlehead_plan::order::{Duty, Facts, Joined, ServedIndex, ServedSite, Unit,
 pub(super) enum Served {
     Contract(ContractSite),
     Gathered(Box<GatheredSite>),
+    Strided(Box<StridedSite>),
     Attend(Box<AttendSite>),
     Delta(Box<DeltaSite>),
 }
@@ -44,6 +48,7 @@ impl ServedSite for Served {
         match self {
             Served::Contract(site) => std::slice::from_ref(&site.node),
             Served::Gathered(site) => std::slice::from_ref(&site.node),
+            Served::Strided(site) => std::slice::from_ref(&site.node),
             Served::Attend(site) => &site.covers,
             Served::Delta(site) => &site.covers,
         }
@@ -52,6 +57,7 @@ impl ServedSite for Served {
         match self {
             Served::Contract(site) => vec![site.node],
             Served::Gathered(site) => vec![site.node],
+            Served::Strided(site) => vec![site.node],
             Served::Attend(site) => vec![site.node],
             Served::Delta(site) => vec![site.node],
         }
@@ -65,6 +71,7 @@ impl ServedSite for Served {
                 reads.extend(site.sinks);
                 (reads, vec![site.key, site.value])
             }
+            Served::Strided(site) => (site.operands.to_vec(), vec![]),
             Served::Delta(site) => (site.reads(), vec![]),
         }
     }
@@ -144,8 +151,15 @@ pub(super) fn find(graph: &Graph, context: Context<'_>) -> Result<Found, DeviceE
             Site::Contraction(site)
                 if site.operands.iter().all(|operand| operand.variance == Variance::Constant) => {}
             Site::Contraction(site) if policy.serves(Family::Contraction) => {
-                match contraction(graph, site, context.weights, &mut found.extension) {
-                    Ok(site) => found.served.push(site),
+                match contraction(graph, site, context, &mut found.extension) {
+                    Ok(served) => {
+                        if let Served::Contract(contract) = &served
+                            && let Some((candidate, why)) = &contract.chosen.refused
+                        {
+                            found.refuse(site.node, format!("not {}: {why}", candidate.name()));
+                        }
+                        found.served.push(served);
+                    }
                     Err(why) => found.refuse(site.node, why),
                 }
             }
@@ -202,11 +216,28 @@ impl Search<'_> {
     }
 }
 
-/// The kernel of a contraction: of rows as they lie, or of rows gathered first.
+/// The kernel of a contraction: of rows as they lie, of rows gathered first, or of any strides.
 fn contraction(
     graph: &Graph,
     site: &Contraction,
-    weights: &Weights,
+    context: Context<'_>,
+    extension: &mut Extension,
+) -> Result<Served, String> {
+    rows_times_weight(graph, site, context, extension).or_else(|why| {
+        if !context.policy.allows(Family::Contraction, strided::NAME) {
+            return Err(why);
+        }
+        match StridedSite::new(graph, site, context, extension) {
+            Ok(served) => Ok(Served::Strided(Box::new(served))),
+            Err(other) => Err(format!("{why}; {other}")),
+        }
+    })
+}
+
+fn rows_times_weight(
+    graph: &Graph,
+    site: &Contraction,
+    context: Context<'_>,
     extension: &mut Extension,
 ) -> Result<Served, String> {
     // Kernels read by address: an index that leaves its axis would read its neighbour where the program traps.
@@ -216,11 +247,11 @@ fn contraction(
     }
     let weight = site.as_weight_rows(graph).map_err(|refusal| refusal.to_string())?;
     let rows = match weight.group {
-        None => ContractSite::new(graph, site, weights, extension).map(Served::Contract),
+        None => ContractSite::new(graph, site, context, extension).map(Served::Contract),
         Some(_) => Err(String::new()),
     };
     rows.or_else(|_| {
-        let served = GatheredSite::new(graph, site, &weight, weights, extension)?;
+        let served = GatheredSite::new(graph, site, &weight, context.weights, extension)?;
         Ok(Served::Gathered(Box::new(served)))
     })
 }
@@ -279,6 +310,10 @@ pub(super) fn lower(lowering: &mut Lowering<'_>, units: &[usize]) -> Result<Step
     };
     match units.first().and_then(|&unit| served(unit)) {
         Some(Served::Attend(site)) => attend::lower(lowering, site).map(|step| Step::Attend(Box::new(step))),
+        Some(Served::Strided(site)) => {
+            let set = lowering.units.units[units[0]].set;
+            strided::lower(lowering, site, set).map(|step| Step::Strided(Box::new(step)))
+        }
         Some(Served::Delta(site)) => delta::lower(lowering, site).map(|step| Step::Delta(Box::new(step))),
         Some(Served::Gathered(_)) => gathered::lower(lowering, units).map(Step::Gathered),
         _ => contract::lower(lowering, units).map(Step::Contract),

@@ -14,7 +14,7 @@ mod super_blocks;
 pub use reader::BlockReader;
 pub(super) use reader::decode_run;
 
-pub(super) use simple::{F8E4M3, IQ4NL, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0};
+pub(super) use simple::{F8E4M3, IQ4NL, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, UNEVEN};
 pub(super) use super_blocks::{IQ4XS, Q2K, Q3K, Q4K, Q5K, Q6K};
 
 use super::vector::Vector;

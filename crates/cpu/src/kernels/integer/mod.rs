@@ -20,13 +20,10 @@ mod rounding;
 #[cfg(target_arch = "x86_64")]
 mod tile;
 
-pub use rounding::{RoundedBuffer, RoundedRows};
+pub use rounding::{RoundedBuffer, RoundedRoom, RoundedRows};
 
-use super::contraction::columns_per_task;
-use super::parallel::PerThread;
 use super::views::{OutputRows, WeightView};
 use crate::features::Features;
-use crate::pool::Pool;
 use fiddlehead_storage::Format;
 use std::ops::Range;
 
@@ -36,7 +33,7 @@ pub enum IntegerError {
     /// The system does not enable AVX-512 VNNI.
     #[error("AVX-512 VNNI is not enabled on this system")]
     NotEnabled,
-    /// The weight is stored in a format whose numbers are no small integers, or without a kernel yet.
+    /// The weight is stored in a format whose numbers are no small integers.
     #[error("there is no integer kernel for weights stored as {0}")]
     Format(Format),
     /// Rows that are no whole number of 32 values.
@@ -44,18 +41,17 @@ pub enum IntegerError {
     Columns(usize),
 }
 
-/// Whether [`contract_integer`] serves weights of this format here.
-pub fn serves(features: Features, format: Format) -> bool {
-    check(features, format).is_ok()
-}
-
-fn check(features: Features, format: Format) -> Result<(), IntegerError> {
+/// Whether [`contract_integer`] serves weights of this format here, or why not.
+///
+/// # Errors
+/// As [`contract_integer`].
+pub fn check(features: Features, format: Format) -> Result<(), IntegerError> {
     if !(features.avx512_vnni && Features::detect().avx512_vnni) {
         return Err(IntegerError::NotEnabled);
     }
     match format {
-        Format::Q8_0 | Format::Q4_0 | Format::Q4_1 | Format::Q4_K | Format::Q6_K => Ok(()),
-        other => Err(IntegerError::Format(other)),
+        Format::F32 | Format::F16 | Format::BF16 | Format::F8_E4M3_128 => Err(IntegerError::Format(format)),
+        _ => Ok(()),
     }
 }
 
@@ -97,59 +93,5 @@ pub fn contract_integer(
     };
     #[cfg(not(target_arch = "x86_64"))]
     let _ = scratch;
-    Ok(())
-}
-
-/// Several weights against the same activations in one parallel region, each with its own output and format. The bits
-/// are those of separate calls. `scratches` holds one entry for each thread of the pool.
-///
-/// # Errors
-/// When the system or a weight's format does not allow it; nothing is computed then.
-///
-/// # Panics
-/// When the shapes disagree or there are fewer scratches than threads.
-pub fn contract_integer_merged(
-    pool: &Pool,
-    features: Features,
-    activations: &RoundedRows<'_>,
-    parts: &mut [(WeightView<'_>, &mut OutputRows<'_>)],
-    scratches: &mut [IntegerScratch],
-) -> Result<(), IntegerError> {
-    assert!(scratches.len() >= pool.threads(), "one scratch for each thread");
-    for (weight, output) in parts.iter() {
-        check(features, weight.format)?;
-        assert_eq!(
-            (output.rows(), output.columns()),
-            (activations.rows(), weight.rows),
-            "the output's shape"
-        );
-        assert_eq!(weight.columns, activations.columns(), "the sum's length differs");
-    }
-    let scratches = PerThread::new(scratches);
-    let parts = &*parts;
-    let grain = |weight: &WeightView<'_>| {
-        columns_per_task(weight, activations.rows(), pool.threads()).next_multiple_of(16)
-    };
-    let tasks = parts.iter().map(|(weight, _)| weight.rows.div_ceil(grain(weight))).sum();
-    pool.run(tasks, |task, thread| {
-        let mut task = task;
-        for (weight, output) in parts {
-            let grain = grain(weight);
-            let own = weight.rows.div_ceil(grain);
-            if task >= own {
-                task -= own;
-                continue;
-            }
-            let columns = task * grain..weight.rows.min((task + 1) * grain);
-            // SAFETY: tasks have different outputs or disjoint columns of one, and the borrow of all is exclusive.
-            let mut output = unsafe { output.alias() };
-            let mut part = output.part(0..activations.rows(), columns.clone());
-            // SAFETY: the pool never runs two tasks at once with the same thread index.
-            let scratch = unsafe { scratches.get(thread) };
-            let done = contract_integer(features, weight, activations, columns, &mut part, scratch);
-            debug_assert!(done.is_ok(), "checked above");
-            return;
-        }
-    });
     Ok(())
 }

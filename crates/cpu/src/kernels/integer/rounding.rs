@@ -4,6 +4,7 @@ use super::IntegerError;
 use crate::features::Isa;
 use crate::kernels::vector::{Kernel, Vector};
 use crate::kernels::views::ActivationRows;
+use std::marker::PhantomData;
 
 /// Values under one scale.
 pub(super) const GROUP: usize = 32;
@@ -68,18 +69,71 @@ impl RoundedBuffer {
         if !columns.is_multiple_of(GROUP) {
             return Err(IntegerError::Columns(columns));
         }
-        let count = rows.rows * columns;
-        if self.numbers.len() < count {
-            self.numbers.resize(count, 0);
-            self.facts.resize(count / GROUP, Facts::default());
-        }
+        let room = self.room(rows.rows * columns);
         for row in 0..rows.rows {
-            let values = &rows.values[row * rows.row_stride..][..columns];
-            let numbers = &mut self.numbers[row * columns..][..columns];
-            let facts = &mut self.facts[row * columns / GROUP..][..columns / GROUP];
-            isa.run(RoundRow { values, numbers, facts });
+            // SAFETY: this thread alone uses the room, which has as many values.
+            unsafe { room.round(isa, row * columns, &rows.values[row * rows.row_stride..][..columns]) };
         }
-        Ok(RoundedRows { numbers: &self.numbers, facts: &self.facts, rows: rows.rows, columns })
+        Ok(self.rows(0, rows.rows, columns))
+    }
+
+    /// Room for `values` values, for threads to fill part by part.
+    pub fn room(&mut self, values: usize) -> RoundedRoom<'_> {
+        if self.numbers.len() < values {
+            self.numbers.resize(values, 0);
+            self.facts.resize(values.div_ceil(GROUP), Facts::default());
+        }
+        let (numbers, facts) = (self.numbers.as_mut_ptr(), self.facts.as_mut_ptr());
+        RoundedRoom { numbers, facts, values, storage: PhantomData }
+    }
+
+    /// Rows that lie there from value `first` on.
+    ///
+    /// # Panics
+    /// When `first` or `columns` is no multiple of 32, or the rows end beyond the room.
+    pub fn rows(&self, first: usize, rows: usize, columns: usize) -> RoundedRows<'_> {
+        assert!(first.is_multiple_of(GROUP) && columns.is_multiple_of(GROUP), "whole groups");
+        let numbers = &self.numbers[first..first + rows * columns];
+        let facts = &self.facts[first / GROUP..][..rows * columns / GROUP];
+        RoundedRows { numbers, facts, rows, columns }
+    }
+
+    /// Bytes that it holds.
+    pub fn bytes(&self) -> usize {
+        self.numbers.capacity() + self.facts.capacity() * size_of::<Facts>()
+    }
+}
+
+/// A place for rounded values that several threads may fill, each its own part.
+#[derive(Debug)]
+pub struct RoundedRoom<'a> {
+    numbers: *mut i8,
+    facts: *mut Facts,
+    values: usize,
+    storage: PhantomData<&'a mut RoundedBuffer>,
+}
+
+// SAFETY: it stands for an exclusive borrow of plain numbers; `round` is unsafe and asks for disjoint parts.
+unsafe impl Sync for RoundedRoom<'_> {}
+
+impl RoundedRoom<'_> {
+    /// Rounds values to the place `first`.
+    ///
+    /// # Safety
+    /// No other thread fills or reads the same values meanwhile.
+    ///
+    /// # Panics
+    /// When they are no whole groups of 32 or end beyond the room.
+    pub unsafe fn round(&self, isa: Isa, first: usize, values: &[f32]) {
+        let count = values.len();
+        assert!(first.is_multiple_of(GROUP) && count.is_multiple_of(GROUP), "whole groups");
+        assert!(first.checked_add(count).is_some_and(|end| end <= self.values), "beyond the room");
+        // SAFETY: inside the buffer, which `self` borrows, and the caller is the only user of this part.
+        let (numbers, facts) = unsafe {
+            let numbers = std::slice::from_raw_parts_mut(self.numbers.add(first), count);
+            (numbers, std::slice::from_raw_parts_mut(self.facts.add(first / GROUP), count / GROUP))
+        };
+        isa.run(RoundRow { values, numbers, facts });
     }
 }
 

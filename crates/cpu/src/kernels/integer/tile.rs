@@ -5,7 +5,8 @@ use super::formats::{Group, Groups, Unpack};
 use super::interleave::Rows;
 use super::rounding::{Facts, GROUP};
 use super::{IntegerScratch, RoundedRows};
-use crate::kernels::blocks::{Q4_0, Q4_1, Q4K, Q6K, Q8_0};
+use crate::kernels::blocks::{IQ4NL, IQ4XS, Q2K, Q3K, Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q5K, Q6K, Q8_0};
+use crate::kernels::tiles::exact_tiles;
 use crate::kernels::views::{OutputRows, WeightView};
 use fiddlehead_storage::Format;
 use std::arch::x86_64::*;
@@ -123,7 +124,14 @@ pub(super) unsafe fn contract(
             Format::Q8_0 => call.run::<Q8_0, 1>(scratch),
             Format::Q4_0 => call.run::<Q4_0, 1>(scratch),
             Format::Q4_1 => call.run::<Q4_1, 1>(scratch),
+            Format::Q5_0 => call.run::<Q5_0, 1>(scratch),
+            Format::Q5_1 => call.run::<Q5_1, 1>(scratch),
+            Format::IQ4_NL => call.run::<IQ4NL, 1>(scratch),
+            Format::Q2_K => call.run::<Q2K, 2>(scratch),
+            Format::Q3_K => call.run::<Q3K, 2>(scratch),
             Format::Q4_K => call.run::<Q4K, 1>(scratch),
+            Format::Q5_K => call.run::<Q5K, 1>(scratch),
+            Format::IQ4_XS => call.run::<IQ4XS, 1>(scratch),
             Format::Q6_K => call.run::<Q6K, 2>(scratch),
             _ => {}
         }
@@ -131,6 +139,8 @@ pub(super) unsafe fn contract(
 }
 
 impl Call<'_, '_> {
+    /// Sixteen weight rows at a time: straight from their blocks to the sums of few activation rows, else through a copy of
+    /// the unpacked groups.
     #[inline(always)]
     unsafe fn run<U: Unpack, const HALVES: usize>(&mut self, scratch: &mut IntegerScratch) {
         debug_assert_eq!(U::HALVES, HALVES);
@@ -140,56 +150,58 @@ impl Call<'_, '_> {
             let kept = (self.columns.end - first).min(16);
             let starts = std::array::from_fn(|row| self.weight.row(first + row.min(kept - 1)));
             let mut rows = Rows { starts, offset: 0 };
-            let many = self.activations.rows() > DIRECT_ROWS;
-            if many {
+            if self.activations.rows() > DIRECT_ROWS {
                 scratch.unpacked.clear();
                 for block in 0..blocks {
                     rows.offset = block * U::BYTES;
                     // SAFETY: every row holds its blocks.
                     unsafe { U::unpack(&rows, &mut Keeping(&mut scratch.unpacked)) };
                 }
+                // SAFETY: the groups of these rows, as many as an activation row has.
+                unsafe { self.unpacked::<HALVES>(first, kept, &scratch.unpacked) };
+                continue;
             }
-            let mut row = 0;
-            while row < self.activations.rows() {
-                macro_rules! tile {
-                    ($count:literal) => {{
-                        // SAFETY: rows below `row + count` exist.
-                        let mut adding = Adding::<$count, HALVES>(unsafe { self.sums(row) });
-                        if many {
-                            for (at, group) in scratch.unpacked.iter().enumerate() {
-                                // SAFETY: one group of the scratch for each of a row.
-                                unsafe { adding.0.add(at, group, HALVES) };
-                            }
-                        } else {
-                            for block in 0..blocks {
-                                adding.0.first = block * groups;
-                                rows.offset = block * U::BYTES;
-                                prefetch::<U>(&rows, self.weight.row_stride_bytes);
-                                // SAFETY: every row holds its blocks, and every activation row their groups.
-                                unsafe { U::unpack(&rows, &mut adding) };
-                            }
-                        }
-                        for m in 0..$count {
-                            let to = self.output.row(row + m).wrapping_add(first - self.columns.start);
-                            // SAFETY: the output has `kept` columns from there on.
-                            unsafe {
-                                _mm512_mask_storeu_ps(to, ((1u32 << kept) - 1) as u16, adding.0.sums[m])
-                            };
-                        }
-                        row += $count;
-                    }};
+            exact_tiles!(row in self.activations.rows(), most DIRECT_ROWS, M of [1 2 3 .. 4] => {
+                // SAFETY: rows below `row + M` exist.
+                let mut adding = Adding::<M, HALVES>(unsafe { self.sums(row) });
+                for block in 0..blocks {
+                    adding.0.first = block * groups;
+                    rows.offset = block * U::BYTES;
+                    prefetch::<U>(&rows, self.weight.row_stride_bytes);
+                    // SAFETY: every row holds its blocks, and every activation row their groups.
+                    unsafe { U::unpack(&rows, &mut adding) };
                 }
-                match self.activations.rows() - row {
-                    1 => tile!(1),
-                    2 => tile!(2),
-                    3 => tile!(3),
-                    4 => tile!(4),
-                    5 => tile!(5),
-                    6 => tile!(6),
-                    7 => tile!(7),
-                    _ => tile!(8),
+                // SAFETY: these rows exist, and `kept` columns from `first` on.
+                unsafe { self.store(row, first, kept, adding.0.sums) };
+            });
+        }
+    }
+
+    /// All activation rows against sixteen weight rows that lie unpacked in the first-level cache. One text for all formats.
+    ///
+    /// # Safety
+    /// AVX-512 VNNI is enabled, the groups are those of the columns `first .. first + kept`, all of them.
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
+    unsafe fn unpacked<const HALVES: usize>(&mut self, first: usize, kept: usize, groups: &[Unpacked]) {
+        exact_tiles!(row in self.activations.rows(), most 8, M of [1 2 3 4 5 6 7 .. 8] => {
+            // SAFETY: rows below `row + M` exist and have that many groups.
+            unsafe {
+                let mut sums = self.sums::<M>(row);
+                for (at, group) in groups.iter().enumerate() {
+                    sums.add(at, group, HALVES);
                 }
+                self.store(row, first, kept, sums.sums);
             }
+        });
+    }
+
+    /// Writes the sums of activation rows from `row` on for the columns `first .. first + kept`, which exist.
+    #[inline(always)]
+    unsafe fn store<const M: usize>(&mut self, row: usize, first: usize, kept: usize, sums: [__m512; M]) {
+        for m in 0..M {
+            let to = self.output.row(row + m).wrapping_add(first - self.columns.start);
+            // SAFETY: the output has `kept` columns from there on; AVX-512 F is enabled wherever this is inlined.
+            unsafe { _mm512_mask_storeu_ps(to, ((1u32 << kept) - 1) as u16, sums[m]) };
         }
     }
 

@@ -11,6 +11,11 @@
 //! caller writes the job, then opens; a worker joins by adding one while the open bit is set; the caller closes by
 //! clearing the bit and waits for the count to fall to zero. A late worker finds the region closed and touches nothing.
 
+mod patience;
+
+pub use patience::Waiting;
+
+use patience::{Patience, involuntary_switches};
 use std::any::Any;
 use std::cell::{Cell, UnsafeCell};
 use std::ops::Range;
@@ -24,9 +29,6 @@ use std::time::{Duration, Instant};
 const SPIN: Duration = Duration::from_micros(60);
 /// How long the caller spins for the last tasks before it sleeps.
 const CALLER_SPIN: Duration = Duration::from_micros(40);
-/// First pause of a worker after a preemption; doubles up to `LONGEST_PAUSE` while preemptions go on.
-const FIRST_PAUSE: Duration = Duration::from_millis(1);
-const LONGEST_PAUSE: Duration = Duration::from_millis(32);
 
 const OPEN: u64 = 1 << 16;
 const JOINED: u64 = OPEN - 1;
@@ -80,7 +82,10 @@ struct Shared {
     job: UnsafeCell<Job>,
     sleepers: AtomicUsize,
     stopping: AtomicBool,
+    waiting: Waiting,
     may_spin: bool,
+    /// How often a thread began to look for news in a loop.
+    spins: AtomicU64,
     caller_waits: AtomicBool,
     sleep: Mutex<()>,
     opened: Condvar,
@@ -123,14 +128,20 @@ impl Pool {
     ///
     /// When the system refuses a thread the pool has fewer: see [`Pool::threads`].
     pub fn new(threads: usize) -> Self {
-        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+        Self::with_waiting(threads, Waiting::here())
+    }
+
+    /// As [`Pool::new`], with another rule of waiting: for tests and to measure what the rule is worth.
+    pub fn with_waiting(threads: usize, waiting: Waiting) -> Self {
         let shared = Arc::new(Shared {
             region: Padded(AtomicU64::new(0)),
             next_task: Padded(AtomicUsize::new(0)),
             job: UnsafeCell::new(Job { closure: std::ptr::null(), call: call::<fn(usize, usize)>, tasks: 0 }),
             sleepers: AtomicUsize::new(0),
             stopping: AtomicBool::new(false),
-            may_spin: threads <= cores,
+            waiting,
+            may_spin: waiting.may_spin(threads),
+            spins: AtomicU64::new(0),
             caller_waits: AtomicBool::new(false),
             sleep: Mutex::new(()),
             opened: Condvar::new(),
@@ -153,6 +164,11 @@ impl Pool {
     /// The number of threads, the caller included. Thread indices in tasks are below it.
     pub fn threads(&self) -> usize {
         self.workers.len() + 1
+    }
+
+    /// How often one of its threads, the caller included, began to look for news in a loop instead of sleeping.
+    pub fn spins(&self) -> u64 {
+        self.shared.spins.load(Ordering::Relaxed)
     }
 
     /// Calls `function(task, thread)` once for every task below `tasks`, and returns when all have returned.
@@ -224,6 +240,7 @@ impl Pool {
             return;
         }
         if shared.may_spin {
+            shared.spins.fetch_add(1, Ordering::Relaxed);
             let spinning = Instant::now();
             loop {
                 for _ in 0..64 {
@@ -303,14 +320,13 @@ impl Shared {
 struct Worker {
     shared: Arc<Shared>,
     index: usize,
-    preemptions: i64,
-    pause: Duration,
+    patience: Patience,
 }
 
 impl Worker {
     fn new(shared: Arc<Shared>, index: usize) -> Self {
-        let preemptions = involuntary_switches();
-        Self { shared, index, preemptions, pause: FIRST_PAUSE }
+        let patience = shared.waiting.patience(involuntary_switches());
+        Self { shared, index, patience }
     }
 
     fn serve(mut self) {
@@ -362,6 +378,7 @@ impl Worker {
 
     /// Looks for news for a bounded time.
     fn spin(&mut self, last: u64) -> bool {
+        self.shared.spins.fetch_add(1, Ordering::Relaxed);
         let start = Instant::now();
         loop {
             for _ in 0..64 {
@@ -379,15 +396,8 @@ impl Worker {
     /// Stays away, not to be woken by regions, when the system took the core since the last look. Reading the count is a
     /// system call, so it is done once a bounded spin, just before sleeping.
     fn pause_if_preempted(&mut self) {
-        let preemptions = involuntary_switches();
-        let preempted = preemptions > self.preemptions;
-        self.preemptions = preemptions;
-        if !preempted {
-            self.pause = FIRST_PAUSE;
-            return;
-        }
-        let end = Instant::now() + self.pause;
-        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        let Some(pause) = self.patience.after(involuntary_switches()) else { return };
+        let end = Instant::now() + pause;
         let mut guard = lock(&self.shared.sleep);
         while !self.shared.stopping.load(Ordering::SeqCst) {
             let left = end.saturating_duration_since(Instant::now());
@@ -402,20 +412,4 @@ impl Worker {
             guard = held;
         }
     }
-}
-
-/// How often the system took the core from this thread; a constant where that is not known.
-fn involuntary_switches() -> i64 {
-    #[cfg(target_os = "linux")]
-    {
-        let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
-        // SAFETY: the pointer is to a writable `rusage`, which the call fills; zeroes are a valid value if it fails.
-        let usage = unsafe {
-            libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr());
-            usage.assume_init()
-        };
-        usage.ru_nivcsw
-    }
-    #[cfg(not(target_os = "linux"))]
-    0
 }
