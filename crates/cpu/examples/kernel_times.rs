@@ -1,7 +1,7 @@
 //! Times the kernels: the least of many runs, one line each.
 //!
 //! `cargo run --release -p fiddlehead-cpu --example kernel_times [SUBJECT ...] [plain|avx2|avx512]`, with the subjects `peak`,
-//! `pool`, `crowded`, `contraction`, `blocks`, `cold`, `elementary`, `delta` and `attention`; all without arguments.
+//! `pool`, `crowded`, `strided`, `contraction`, `blocks`, `cold`, `elementary`, `delta` and `attention`; all without arguments.
 
 use fiddlehead_cpu::features::{Features, Isa};
 use fiddlehead_cpu::kernels::attention::{
@@ -14,6 +14,7 @@ use fiddlehead_cpu::kernels::delta::serial::{delta_chain, delta_step};
 use fiddlehead_cpu::kernels::delta::{Decay, DeltaRows, Scalars, StateLayout};
 use fiddlehead_cpu::kernels::integer::{IntegerScratch, RoundedBuffer, check, contract_integer};
 use fiddlehead_cpu::kernels::rows;
+use fiddlehead_cpu::kernels::strided::{StridedMatrix, StridedScratch, contract_strided};
 use fiddlehead_cpu::kernels::views::{ActivationRows, OutputRows, WeightView};
 use fiddlehead_cpu::pool::{Pool, Waiting};
 use fiddlehead_storage::Format;
@@ -92,6 +93,23 @@ fn contractions(isa: Isa) {
                 );
             }
         }
+    }
+}
+
+/// `a · b` with `b` read across its rows.
+fn strided(isa: Isa) {
+    for (rows, columns, length) in [(512, 512, 512), (64, 512, 512), (8, 512, 512), (300, 300, 300)] {
+        let (a, b) = (values(rows * length), values(length * columns));
+        let a = StridedMatrix::new(&a, [rows, length], [length, 1]).unwrap();
+        let b = StridedMatrix::new(&b, [length, columns], [columns, 1]).unwrap();
+        let mut y = vec![0f32; rows * columns];
+        let mut scratch = StridedScratch::default();
+        let seconds = least(60, || {
+            let mut output = OutputRows::new(&mut y, rows, columns, columns).unwrap();
+            contract_strided(isa, &a, &b, &mut output, &mut scratch);
+        });
+        let rate = 2.0 * (rows * columns * length) as f64 / seconds / 1e9;
+        println!("strided {isa:?} {rows}x{columns}x{length}: {:.0} us, {rate:.0} GFLOP/s", seconds * 1e6);
     }
 }
 
@@ -388,7 +406,8 @@ fn main() {
     }
     for isa in if named.is_empty() { families } else { named } {
         type Subject = (&'static str, fn(Isa));
-        let all: [Subject; 7] = [
+        let all: [Subject; 8] = [
+            ("strided", strided),
             ("peak", peak),
             ("contraction", contractions),
             ("blocks", blocks),

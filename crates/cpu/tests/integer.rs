@@ -1,4 +1,4 @@
-//! Contractions with activations of eight bits: against float64 sums of the rounded operands, and independence of the batch.
+//! Contractions with rounded activations and stored integers: against float64 sums of the rounded operands, and independence of the batch.
 
 mod support;
 
@@ -84,7 +84,7 @@ fn equals_the_float64_sum_and_ignores_the_batch() {
 }
 
 #[test]
-fn rounding_is_the_nearest_of_255_steps_in_every_family() {
+fn rounding_is_the_nearest_of_65025_steps_in_every_family() {
     let mut random = Random::new(52);
     let (rows, length) = (3, 96);
     let mut x = random.normals(rows * length, 1.0);
@@ -100,7 +100,7 @@ fn rounding_is_the_nearest_of_255_steps_in_every_family() {
                 let at = group * 32 + at;
                 let error = (rounded.value(at / length, at % length) - value).abs();
                 assert!(
-                    error <= greatest / 127.0 * 0.5001 + 1e-41,
+                    error <= greatest / 32512.0 * 0.51 + 1e-41,
                     "{isa:?} {at}: {error:e} of {greatest:e}"
                 );
             }

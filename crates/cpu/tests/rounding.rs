@@ -27,7 +27,9 @@ fn graph(compute: &str) -> Graph {
         step fn main[V, D, F](
             token: id, embed: f32[V, D], gate: f32[F, D], up: f32[F, D], down: f32[D, F]
         ) -> f32[V] {{
-            let x = embed[token];
+            let e = embed[token];
+            let scale = max[d in D] abs(e[d]);
+            let x = each[d in D] e[d] / (0.5 + scale);
             let g = linear(gate, x);
             let u = linear(up, x);
             let y = linear(down, each[f in F] silu(g[f]) * u[f]);
@@ -224,9 +226,9 @@ fn rounding_stays_near_f32() {
         let rounded = logits(rounded.as_mut(), 0, &tokens, 40).concat();
         let scale = exact.iter().fold(0f32, |most, value| most.max(value.abs()));
         let error = exact.iter().zip(&rounded).fold(0f32, |most, (a, b)| most.max((a - b).abs())) / scale;
-        assert!(error < 0.02, "{name}: {error}");
-        // It did round.
-        assert!(error > 1e-5, "{name}: {error}");
+        let (least, most) = if name == "integer" { (1e-8, 2e-4) } else { (1e-5, 0.02) };
+        // It did round, and not by much.
+        assert!((least..most).contains(&error), "{name}: {error}");
     }
 }
 

@@ -10,7 +10,9 @@ use support::{Random, bits, families};
 fn equals_the_float64_sum_for_all_strides() {
     let mut random = Random::new(11);
     for isa in families() {
-        for (m, n, k) in [(1, 1, 1), (3, 70, 5), (7, 33, 129), (13, 16, 300), (20, 131, 64), (2, 3, 0)] {
+        for (m, n, k) in
+            [(1, 1, 1), (3, 70, 5), (7, 33, 129), (13, 16, 300), (20, 131, 64), (30, 131, 140), (2, 3, 0)]
+        {
             let a_values = random.normals(m * k * 3 + 3, 1.0);
             let b_values = random.normals(n * k * 3 + 3, 1.0);
             for a_strides in [[k, 1], [k + 2, 1], [1, m], [2, 2 * m], [0, 1]] {

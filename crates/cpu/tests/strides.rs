@@ -8,6 +8,7 @@ use fiddlehead_forest::{Forest, SessionId};
 use fiddlehead_graph::ModelGraph;
 use fiddlehead_graph::lower::lower_function;
 use fiddlehead_plan::{Device, LoadOptions, Numerics, Values, Weights};
+use fiddlehead_storage::Tensor;
 use std::sync::Arc;
 
 fn normals(count: usize, seed: u64) -> Vec<f32> {
@@ -134,36 +135,57 @@ fn small_products_stay_with_the_general_kernel() {
 
 #[test]
 fn a_nodes_bits_do_not_depend_on_the_nodes_beside_it() {
+    use fiddlehead_graph::builder::GraphBuilder;
+    use fiddlehead_graph::{Input, NodeKind, Param};
     // A weight that is read across its rows, and a product of two values of the node.
-    let text = "step fn main[N, K](token: id, at: f32[9, K], w: f32[K, N]) -> (f32[N], f32[N, N]) {
-        let y = each[n in N] sum[k in K] at[token, k] * w[k, n];
-        let z = each[n in N, k in K] y[n] * at[token, k];
+    let text = "step fn main[N, K](x: f32[K], w: f32[K, N]) -> (f32[N], f32[N, N]) {
+        let y = each[n in N] sum[k in K] x[k] * w[k, n];
+        let z = each[n in N, k in K] y[n] * x[k];
         (y, each[n in N, m in N] sum[k in K] z[n, k] * z[m, k])
     }";
-    let graph = lower(text, &[("N", 70), ("K", 40)]);
-    let (table, w) = (normals(9 * 40, 7), normals(40 * 70, 11));
-    let tokens: Vec<u32> = (0..11).map(|node| node * 4 % 9).collect();
+    let lowered = lower(text, &[("N", 70), ("K", 40)]);
+    // Language functions have no weights: the second input becomes one.
+    let mut builder = GraphBuilder::new("main");
+    for node in lowered.nodes() {
+        match &node.kind {
+            NodeKind::Input(input) => {
+                let Input { name, shape, element, .. } = lowered.inputs()[input.index()].clone();
+                match name.as_str() {
+                    "x" => builder.input(Input { name, shape, element, per_node: true }),
+                    _ => builder.param(Param { name, shape, element }),
+                }
+            }
+            kind => builder.node(kind.clone(), node.element, node.origin.clone()),
+        };
+    }
+    lowered.outputs().iter().for_each(|output| builder.output(output.name.clone(), output.node));
+    let graph = builder.seal().expect("a valid graph");
+    let weight = Tensor::from_f32(vec![40, 70], normals(40 * 70, 11)).expect("fits");
+    let rows = normals(11 * 40, 7);
     let mut expected: Option<Vec<Vec<u32>>> = None;
     for (threads, nodes) in [(1, 11), (2, 11), (2, 1), (2, 4)] {
         let model = ModelGraph { name: "strides".into(), steps: vec![graph.clone()] };
         let options = LoadOptions { numerics: Numerics::F32, ..LoadOptions::default() };
-        let mut executor =
-            CpuDevice::new(threads).load(Arc::new(model), Weights::new(), options).expect("loads");
-        let steps = executor.explain(0).expect("a step").steps;
-        assert!(steps.iter().any(|step| step.candidate == "strided"), "{steps:?}");
+        let weights = Weights::from([("w".to_string(), weight.clone())]);
+        let mut executor = CpuDevice::new(threads).load(Arc::new(model), weights, options).expect("loads");
+        let report = executor.explain(0).expect("a step");
+        let served = report.steps.iter().filter(|step| step.candidate == "strided").count();
+        assert_eq!(served, 2, "{:?}, {:?}", report.steps, report.refusals);
         executor.open(SessionId(0)).expect("a new session");
         let mut found: Vec<Vec<u32>> = Vec::new();
-        for (part, tokens) in tokens.chunks(nodes).enumerate() {
-            let forest = Forest::single_chain(SessionId(0), part * nodes, tokens.len()).expect("a chain");
-            let inputs = [Values::Id(tokens.to_vec()), Values::F32(table.clone()), Values::F32(w.clone())];
-            let outputs = executor.run(0, &forest, &inputs).expect("runs");
+        for (part, rows) in rows.chunks(nodes * 40).enumerate() {
+            let count = rows.len() / 40;
+            let forest = Forest::single_chain(SessionId(0), part * nodes, count).expect("a chain");
+            let outputs = executor.run(0, &forest, &[Values::F32(rows.to_vec())]).expect("runs");
             executor.commit(0, &forest.accept_all(0).expect("a chain")).expect("continues");
-            let rows = outputs.iter().map(|output| {
-                let values = output.values.as_f32().expect("floats");
-                values.chunks(values.len() / tokens.len()).map(|row| row.iter().map(|value| value.to_bits()))
-            });
-            let [first, second] = rows.collect::<Vec<_>>().try_into().ok().expect("two outputs");
-            found.extend(first.zip(second).map(|(a, b)| a.chain(b).collect()));
+            for node in 0..count {
+                let row = outputs.iter().flat_map(|output| {
+                    let values = output.values.as_f32().expect("floats");
+                    let length = values.len() / count;
+                    values[node * length..][..length].iter().map(|value| value.to_bits())
+                });
+                found.push(row.collect());
+            }
         }
         let expected = expected.get_or_insert_with(|| found.clone());
         assert!(*expected == found, "{threads} threads, {nodes} nodes at a time");

@@ -35,11 +35,11 @@ pub struct Gate {
 /// Positions that a gate needs.
 const POSITIONS: usize = 500;
 /// The least share of positions that agree.
-const AGREEMENT: f64 = 0.97;
+const AGREEMENT: f64 = 0.99;
 /// The greatest mean divergence, in nats.
-const DIVERGENCE: f64 = 2e-3;
+const DIVERGENCE: f64 = 1e-3;
 /// The greatest gap, in logits, at which a disagreement counts as a near tie.
-const GAP: f64 = 0.5;
+const GAP: f64 = 0.25;
 
 impl Gate {
     /// Whether it lets the candidate through.
@@ -124,10 +124,10 @@ mod tests {
     fn one_checkpoint_that_refuses_is_enough() {
         let refusals = [
             Gate { positions: 499, agreeing: 499, ..PASSED },
-            Gate { agreeing: 580, ..PASSED },
-            Gate { mean_divergence: 3e-3, ..PASSED },
+            Gate { agreeing: 593, ..PASSED },
+            Gate { mean_divergence: 1.1e-3, ..PASSED },
             Gate { mean_divergence: f64::NAN, ..PASSED },
-            Gate { greatest_gap: 0.6, ..PASSED },
+            Gate { greatest_gap: 0.26, ..PASSED },
         ];
         for refused in refusals {
             assert!(!refused.passes(), "{refused:?}");

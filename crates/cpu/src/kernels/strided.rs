@@ -12,6 +12,11 @@ use crate::features::Isa;
 
 /// Steps of `k` between visits of the rows: a panel of `b` this long stays in the first-level cache.
 const LENGTH_BLOCK: usize = 128;
+/// Columns of a panel: four of the widest vectors.
+const PANEL_COLUMNS: usize = 64;
+/// From so many rows of `a` on, a panel of `b` is copied to lie in one piece: rows a power of two apart would meet in a few
+/// sets of the cache.
+const COPIED_ROWS: usize = 24;
 
 /// A matrix whose element `(i, j)` lies at `i * strides[0] + j * strides[1]`, in values; strides may be zero.
 #[derive(Clone, Copy, Debug)]
@@ -75,6 +80,7 @@ impl<'a> StridedMatrix<'a> {
 #[derive(Default)]
 pub struct StridedScratch {
     packed: Vec<f32>,
+    panel: Vec<f32>,
     contraction: ContractionScratch,
 }
 
@@ -94,7 +100,7 @@ pub fn contract_strided(
     let [rows, length] = a.shape;
     let columns = b.shape[1];
     if b.strides[1] == 1 {
-        return isa.run(ScaledRows { a, b, output });
+        return isa.run(ScaledRows { a, b, output, panel: &mut scratch.panel });
     }
     if b.strides[0] == 1 {
         let (values, stride) = match a.strides {
@@ -112,13 +118,14 @@ pub fn contract_strided(
     }
     let packed = b.pack(&mut scratch.packed);
     let b = StridedMatrix { values: packed, shape: b.shape, strides: [columns, 1] };
-    isa.run(ScaledRows { a, b: &b, output });
+    isa.run(ScaledRows { a, b: &b, output, panel: &mut scratch.panel });
 }
 
 struct ScaledRows<'a, 'b> {
     a: &'a StridedMatrix<'a>,
     b: &'a StridedMatrix<'a>,
     output: &'a mut OutputRows<'b>,
+    panel: &'a mut Vec<f32>,
 }
 
 impl Kernel for ScaledRows<'_, '_> {
@@ -126,24 +133,44 @@ impl Kernel for ScaledRows<'_, '_> {
     #[inline(always)]
     fn run<V: Vector>(self) {
         let (rows, length, columns) = (self.a.shape[0], self.a.shape[1], self.b.shape[1]);
-        let mut first = 0;
-        loop {
-            let block = (length - first).min(LENGTH_BLOCK);
-            let start = if first == 0 { Start::Zero } else { Start::Keep };
-            // SAFETY: the views have checked that all these elements exist; the output is borrowed exclusively.
-            unsafe {
-                scaled_rows::<V>(
-                    Extent { rows, columns, length: block },
-                    start,
-                    self.a.strides[1],
-                    |m| self.a.at(m, first),
-                    |k| self.b.at(first + k, 0),
-                    |m| self.output.row(m),
-                )
-            };
-            first += block;
-            if first >= length {
-                return;
+        let copied = rows >= COPIED_ROWS;
+        let width = if copied { PANEL_COLUMNS } else { columns.max(1) };
+        for from in (0..columns).step_by(width) {
+            let width = width.min(columns - from);
+            let mut first = 0;
+            loop {
+                let block = (length - first).min(LENGTH_BLOCK);
+                let start = if first == 0 { Start::Zero } else { Start::Keep };
+                let extent = Extent { rows, columns: width, length: block };
+                let (step, output) = (self.a.strides[1], &mut *self.output);
+                if copied {
+                    self.panel.clear();
+                    for k in first..first + block {
+                        let row = k * self.b.strides[0] + from;
+                        self.panel.extend_from_slice(&self.b.values[row..row + width]);
+                    }
+                }
+                let panel = self.panel.as_ptr();
+                let source = |k: usize| match copied {
+                    true => panel.wrapping_add(k * width),
+                    false => self.b.at(first + k, from),
+                };
+                // SAFETY: the views have checked that all these elements exist, and the panel holds `block` rows of `width`;
+                // the output is borrowed exclusively.
+                unsafe {
+                    scaled_rows::<V>(
+                        extent,
+                        start,
+                        step,
+                        |m| self.a.at(m, first),
+                        source,
+                        |m| output.row(m).wrapping_add(from),
+                    )
+                };
+                first += block;
+                if first >= length {
+                    break;
+                }
             }
         }
     }

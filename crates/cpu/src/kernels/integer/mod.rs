@@ -1,5 +1,5 @@
-//! Contractions with activations rounded to eight bits, for programs that allow it (`compute q8`): integer products of stored
-//! numbers and rounded activations, summed exactly for each group, by AVX-512 VNNI.
+//! Contractions with activations rounded to sixteen bits in two parts, for programs that allow eight (`compute q8`): integer
+//! products of stored numbers and both parts, summed exactly for each group, by AVX-512 VNNI.
 //!
 //! An output sums, group by group of 32 in rising order, `scale · activation_scale · Σ number · rounded` and
 //! `offset · activation_scale · Σ rounded` into one f32: a pattern of its weight row and activation row alone, for every number

@@ -3,7 +3,7 @@
 
 use super::formats::{Group, Groups, Unpack};
 use super::interleave::Rows;
-use super::rounding::{Facts, GROUP};
+use super::rounding::{Facts, GROUP, GROUP_BYTES};
 use super::{IntegerScratch, RoundedRows};
 use crate::kernels::blocks::{IQ4NL, IQ4XS, Q2K, Q3K, Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q5K, Q6K, Q8_0};
 use crate::kernels::tiles::exact_tiles;
@@ -40,16 +40,22 @@ impl<const M: usize> Sums<M> {
         // SAFETY: the caller's condition.
         unsafe {
             for m in 0..M {
-                let x = self.numbers[m].add(at * GROUP).cast::<i32>();
+                let x = self.numbers[m].add(at * GROUP_BYTES).cast::<i32>();
                 let facts = &*self.facts[m].add(at);
                 let scale = _mm512_set1_ps(facts.scale);
                 let mut sum = self.sums[m];
+                // The high parts' sum counts 256 times, then come the low parts': exact, within 2^29.
                 if halves == 1 {
                     // Two chains: half the latency of one.
                     let [mut even, mut odd] = [_mm512_setzero_si512(); 2];
                     for j in 0..4 {
                         even = dot(even, group.numbers[j * 2], x.add(j * 2));
                         odd = dot(odd, group.numbers[j * 2 + 1], x.add(j * 2 + 1));
+                    }
+                    [even, odd] = [_mm512_slli_epi32::<8>(even), _mm512_slli_epi32::<8>(odd)];
+                    for j in 0..4 {
+                        even = dot(even, group.numbers[j * 2], x.add(8 + j * 2));
+                        odd = dot(odd, group.numbers[j * 2 + 1], x.add(8 + j * 2 + 1));
                     }
                     let product = _mm512_cvtepi32_ps(_mm512_add_epi32(even, odd));
                     sum = _mm512_fmadd_ps(_mm512_mul_ps(product, scale), group.scales[0], sum);
@@ -59,6 +65,10 @@ impl<const M: usize> Sums<M> {
                         let mut product = _mm512_setzero_si512();
                         for j in half * 4..half * 4 + 4 {
                             product = dot(product, group.numbers[j], x.add(j));
+                        }
+                        product = _mm512_slli_epi32::<8>(product);
+                        for j in half * 4..half * 4 + 4 {
+                            product = dot(product, group.numbers[j], x.add(8 + j));
                         }
                         let product = _mm512_mul_ps(_mm512_cvtepi32_ps(product), scale);
                         sum = _mm512_fmadd_ps(product, group.scales[half], sum);
@@ -219,7 +229,7 @@ impl Call<'_, '_> {
             sums: [unsafe { _mm512_setzero_ps() }; M],
         };
         for m in 0..M {
-            sums.numbers[m] = numbers.wrapping_add((row + m) * columns);
+            sums.numbers[m] = numbers.wrapping_add((row + m) * columns / GROUP * GROUP_BYTES);
             sums.facts[m] = facts.wrapping_add((row + m) * columns / GROUP);
         }
         sums

@@ -13,7 +13,7 @@ use crate::kernels::{brain, integer};
 pub(in crate::executor) enum Arithmetic {
     /// f32 activations and dequantised weights.
     F32,
-    /// Activations of eight bits and stored integers.
+    /// Activations of sixteen bits and stored integers.
     Integer,
     /// Activations of bf16 and stored bf16.
     Brain,

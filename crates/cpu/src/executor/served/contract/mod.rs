@@ -28,12 +28,12 @@ pub(in crate::executor) use self::arithmetic::Arithmetic;
 pub(in crate::executor) use self::rounded::RoundedOperands;
 pub(in crate::executor) use self::site::ContractSite;
 
-/// Weight rows that the kernel of eight bits takes at a time.
+/// Weight rows that the integer kernel takes at a time.
 const LANES: usize = 16;
-/// How many times faster than f32 products those of eight bits are.
-const INTEGER_SPEED: usize = 3;
-/// How many activation rows' products unpacking a weight costs.
-const INTEGER_UNPACKING: usize = 5;
+/// What an f32 product costs beside an integer one.
+const INTEGER_SPEED: [usize; 2] = [7, 4];
+/// How many activation rows' integer products unpacking a weight costs.
+const INTEGER_UNPACKING: usize = 3;
 
 /// A contraction with its buffers.
 #[derive(Debug)]
@@ -74,7 +74,7 @@ pub(in crate::executor) enum ContractError {
     /// Memory that does not fit.
     #[error(transparent)]
     View(#[from] ViewError),
-    /// A format or a machine without the kernel of eight bits.
+    /// A format or a machine without the integer kernel.
     #[error(transparent)]
     Integer(#[from] IntegerError),
     /// A format or a machine without the kernel of bf16.
@@ -302,7 +302,9 @@ impl Item {
         let bytes = elements / format.block_elements() * format.block_bytes();
         let multiplications = match site.chosen.arithmetic {
             Arithmetic::F32 => elements * rows,
-            Arithmetic::Integer => elements * (rows + INTEGER_UNPACKING) / INTEGER_SPEED,
+            Arithmetic::Integer => {
+                elements * (rows + INTEGER_UNPACKING) * INTEGER_SPEED[1] / INTEGER_SPEED[0]
+            }
             Arithmetic::Brain => elements * rows * 3 / 4,
         };
         Work { multiplications, bytes, nanoseconds: 0.0 }

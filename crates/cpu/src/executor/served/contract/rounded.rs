@@ -44,7 +44,7 @@ struct Entry {
 pub(in crate::executor) struct RoundedOperands {
     entries: Vec<Entry>,
     rows: usize,
-    /// Values by arithmetic: of eight bits, of bf16.
+    /// Values by arithmetic: of integers, of bf16.
     values: [usize; 2],
     integer: RoundedBuffer,
     brain: BrainBuffer,
@@ -108,7 +108,7 @@ impl RoundedOperands {
         pool.run_ranges(self.rows, grain, |range, _| rows(range));
     }
 
-    /// A matrix of eight bits, rounded.
+    /// A matrix of integers, rounded.
     pub(super) fn integer(&self, place: usize) -> RoundedRows<'_> {
         let Entry { matrix, first, .. } = self.entries[place];
         self.integer.rows(first, matrix.rows, matrix.columns)
