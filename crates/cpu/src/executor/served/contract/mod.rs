@@ -96,7 +96,8 @@ pub(in crate::executor) struct ContractTask {
 /// Scratch space of one thread.
 #[derive(Default)]
 pub(in crate::executor) struct ContractScratch {
-    f32: ContractionScratch,
+    /// Of the kernels that read f32 activations.
+    pub f32: ContractionScratch,
     integer: IntegerScratch,
 }
 

@@ -298,7 +298,7 @@ fn compute(
     let site = &item.site;
     let weight = weight_view(view, item, task.weight_row)?;
     let (columns, width) = (task.columns.clone(), task.columns.len());
-    let contraction = &mut scratch.contraction;
+    let contraction = &mut scratch.contraction.f32;
     let whole = site.pieces.starts.len() == 1 && site.output_step == 1;
     if let ([pick], true) = (picks, whole) {
         let start = item.result(view, pick, columns.start);
