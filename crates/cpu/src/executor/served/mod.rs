@@ -216,25 +216,8 @@ impl Search<'_> {
     }
 }
 
-/// The kernel of a contraction: of rows as they lie, of rows gathered first, or of any strides.
+/// The kernel of a contraction: of rows as they lie, of any strides, or of rows gathered first.
 fn contraction(
-    graph: &Graph,
-    site: &Contraction,
-    context: Context<'_>,
-    extension: &mut Extension,
-) -> Result<Served, String> {
-    rows_times_weight(graph, site, context, extension).or_else(|why| {
-        if !context.policy.allows(Family::Contraction, strided::NAME) {
-            return Err(why);
-        }
-        match StridedSite::new(graph, site, context, extension) {
-            Ok(served) => Ok(Served::Strided(Box::new(served))),
-            Err(other) => Err(format!("{why}; {other}")),
-        }
-    })
-}
-
-fn rows_times_weight(
     graph: &Graph,
     site: &Contraction,
     context: Context<'_>,
@@ -245,15 +228,34 @@ fn rows_times_weight(
     for operand in &site.operands {
         chosen_index(graph, operand, &extents)?;
     }
-    let weight = site.as_weight_rows(graph).map_err(|refusal| refusal.to_string())?;
-    let rows = match weight.group {
-        None => ContractSite::new(graph, site, context, extension).map(Served::Contract),
-        Some(_) => Err(String::new()),
+    let strided =
+        |extension: &mut Extension| match context.policy.allows(Family::Contraction, strided::NAME) {
+            true => StridedSite::new(graph, site, context, extension)
+                .map(|served| Served::Strided(Box::new(served))),
+            false => Err("`--dispatch` names another than the strided kernel".to_string()),
+        };
+    let weight = match site.as_weight_rows(graph) {
+        Ok(weight) => weight,
+        Err(refusal) => return strided(extension).map_err(|why| format!("{refusal}; {why}")),
     };
-    rows.or_else(|_| {
+    let gathered = |extension: &mut Extension| {
         let served = GatheredSite::new(graph, site, &weight, context.weights, extension)?;
         Ok(Served::Gathered(Box::new(served)))
-    })
+    };
+    if weight.group.is_some() {
+        return gathered(extension);
+    }
+    if let Ok(served) = ContractSite::new(graph, site, context, extension) {
+        return Ok(Served::Contract(served));
+    }
+    // Gathering takes all forest nodes together, which pays for what each node has; one matrix product alone has no more
+    // rows to wait for.
+    let per_node = site.operands.iter().any(|operand| operand.variance == Variance::PerNode);
+    let either = match per_node {
+        true => gathered(extension).or_else(|why| strided(extension).map_err(|other| (why, other))),
+        false => strided(extension).or_else(|why| gathered(extension).map_err(|other| (why, other))),
+    };
+    either.map_err(|(why, other): (String, String)| format!("{why}; {other}"))
 }
 
 /// The node that holds an operand: its own, or one added for it.
