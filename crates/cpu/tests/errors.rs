@@ -1,10 +1,8 @@
 //! What a caller or a program does wrong is told, and leaves the executor as it was.
 
-mod common;
-
-use common::{options, stored};
 use fiddlehead_cpu::executor::CpuDevice;
 use fiddlehead_forest::{Forest, SessionId};
+use fiddlehead_gate::case::{options, stored};
 use fiddlehead_graph::builder::GraphBuilder;
 use fiddlehead_graph::{Compute, Element, Expr, Graph, Input, ModelGraph, Origin, Param, Permissions, Range};
 use fiddlehead_oracle::random::{Motif, RandomProgram};

@@ -1,12 +1,10 @@
 //! Plain functions: whole matrices and images through the same kernels as a model's rows.
 
-mod common;
-
 use std::collections::BTreeMap;
 
-use common::to_f64s;
 use fiddlehead_cpu::executor::CpuDevice;
 use fiddlehead_forest::shapes::SplitMix;
+use fiddlehead_gate::case::to_f64s;
 use fiddlehead_graph::Graph;
 use fiddlehead_graph::lower::lower_function;
 use fiddlehead_graph::rewrite::optimise;

@@ -1,15 +1,13 @@
 //! Contractions with parts of a weight that data choose: as in the oracle, with the same bits whoever shares a batch, and the
 //! same trap as the general kernel where a number chooses no part.
 
-mod common;
-
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use common::{bits, options, to_f64s, values};
 use fiddlehead_cpu::executor::CpuDevice;
 use fiddlehead_forest::shapes::SplitMix;
 use fiddlehead_forest::{Forest, SessionId};
+use fiddlehead_gate::case::{bits, options, to_f64s, values};
 use fiddlehead_graph::lower::{ModelBindings, lower_function, lower_model};
 use fiddlehead_graph::rewrite::optimise;
 use fiddlehead_graph::{Element, Graph, Input, ModelGraph};

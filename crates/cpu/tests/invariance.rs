@@ -1,12 +1,10 @@
 //! Same request, same bits: how prompts are cut, who shares a batch, what was rolled back and how a text arrived, as a
 //! tree's path or one by one, changes no bit of any output.
 
-mod common;
-
-use common::{bits, load, node_bits, options, stored, values};
 use fiddlehead_cpu::executor::CpuDevice;
 use fiddlehead_forest::shapes::{self, SplitMix};
 use fiddlehead_forest::{Class, Forest, ForestBuilder, SessionId, Wanted};
+use fiddlehead_gate::case::{bits, load, node_bits, options, stored, values};
 use fiddlehead_oracle::random::{Motif, RandomProgram, inputs};
 use fiddlehead_plan::{Executor, Values};
 
@@ -33,6 +31,7 @@ impl Text {
 
     fn executor_with(&self, threads: usize, dispatch: &[(&str, &str)]) -> Box<dyn Executor> {
         load(&CpuDevice::new(threads), &self.program.graph, stored(&self.program), options(dispatch))
+            .expect("loads")
     }
 
     /// The inputs of some tokens.

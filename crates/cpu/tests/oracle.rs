@@ -1,39 +1,9 @@
 //! Random programs over random forests: the executor gives what the oracle gives.
 
-mod common;
-
-use common::{Case, random_path};
 use fiddlehead_cpu::executor::CpuDevice;
-use fiddlehead_forest::SessionId;
-use fiddlehead_forest::shapes::{self, SplitMix};
+use fiddlehead_gate::case::Case;
+use fiddlehead_gate::forests::check;
 use fiddlehead_oracle::random::Motif;
-
-/// Feeds a few sessions, runs random forests over them, commits random paths, and runs on.
-fn check(
-    device: &CpuDevice,
-    seed: u64,
-    motifs: &[Motif],
-    count: usize,
-    dispatch: &[(&str, &str)],
-) -> Result<(), String> {
-    let mut random = SplitMix::new(seed);
-    let mut case = Case::new(device, seed, motifs, count, dispatch);
-    let sessions = 1 + random.below(4) as u64;
-    for name in 0..sessions {
-        case.feed(SessionId(name), [0, 3, 9, 70][random.below(4)])?;
-    }
-    for _ in 0..3 {
-        let bases: Vec<(SessionId, usize)> =
-            (0..sessions).map(|name| (SessionId(name), case.sessions[&SessionId(name)].position)).collect();
-        let forest = shapes::random_forest(&mut random, &bases, 9).expect("a valid forest");
-        let run = case.run(&forest)?;
-        for segment in 0..forest.segments().len() {
-            let accepted = random_path(&mut random, &forest, segment);
-            case.commit(&run, &accepted);
-        }
-    }
-    Ok(())
-}
 
 /// The general kernel alone.
 const GENERAL: &[(&str, &str)] = &[("all", "off")];
@@ -103,7 +73,7 @@ fn kernels_serve_what_the_queries_find() {
         (Motif::DeltaRule, "recurrence"),
     ] {
         for seed in 0..12 {
-            let case = Case::new(&device, seed, &[motif], 1, SERVED);
+            let case = Case::new(&device, seed, &[motif], 1, SERVED).expect("loads");
             let report = case.executor.explain(0).expect("a step");
             let found = report.steps.iter().any(|step| step.family == family);
             *served.entry(format!("{motif:?}")).or_insert(0) += usize::from(found);

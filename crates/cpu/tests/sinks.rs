@@ -1,13 +1,11 @@
 //! Attentions with sinks, learned or of each node's own, are served and give what the oracle gives.
 
-mod common;
-
 use std::collections::{BTreeMap, HashMap};
 
-use common::{load, options, to_f64s, values};
 use fiddlehead_cpu::executor::CpuDevice;
 use fiddlehead_forest::SessionId;
 use fiddlehead_forest::shapes::{SplitMix, random_forest};
+use fiddlehead_gate::case::{load, options, to_f64s, values};
 use fiddlehead_graph::lower::{ModelBindings, lower_model};
 use fiddlehead_graph::rewrite::optimise;
 use fiddlehead_oracle::{Array, Oracle, OracleSessions, Weight};
@@ -53,7 +51,8 @@ fn check(sink: &str, start: &str) {
         plain.insert(param.name.clone(), Weight::Float(learned.clone().into()));
     }
     let oracle = Oracle::<f64>::new(&graph, &plain).expect("resolves");
-    let mut executor: Box<dyn Executor> = load(&CpuDevice::new(2), &graph, stored, options(&[]));
+    let mut executor: Box<dyn Executor> =
+        load(&CpuDevice::new(2), &graph, stored, options(&[])).expect("loads");
     let report = executor.explain(0).expect("a step");
     let served = report.steps.iter().any(|step| step.detail.contains("a sink a head"));
     assert!(served, "{sink}, {start}: {:?}", report.refusals);

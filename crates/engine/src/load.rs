@@ -98,6 +98,14 @@ pub struct Prepared {
 }
 
 impl Prepared {
+    /// Opens a checkpoint and does as [`Prepared::new`].
+    ///
+    /// # Errors
+    /// When a file is missing or damaged, or as [`Prepared::new`].
+    pub fn open(source: ModelSource<'_>) -> Result<Prepared, EngineError> {
+        Prepared::new(&source.open()?)
+    }
+
     /// Compiles the program of a checkpoint's architecture for it and fits its weights.
     ///
     /// # Errors

@@ -1,5 +1,10 @@
 //! A plan told to people and to tools.
 
+use fiddlehead_graph::Graph;
+use fiddlehead_storage::Tensor;
+
+use crate::device::{DeviceError, Weights};
+
 /// One kernel call of a plan and why it was chosen.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepReport {
@@ -28,4 +33,19 @@ pub struct PlanReport {
     pub planned_bytes: usize,
     /// Bytes the buffers would take without sharing.
     pub unshared_bytes: usize,
+}
+
+/// Weights of the declared shapes, all zero: a plan depends on no weight's value.
+///
+/// # Errors
+/// [`DeviceError::Weight`] when a declared shape is too large.
+pub fn placeholder_weights(graph: &Graph) -> Result<Weights, DeviceError> {
+    let mut weights = Weights::new();
+    for param in graph.params() {
+        let elements: usize = param.shape.iter().product();
+        let tensor = Tensor::from_f32(param.shape.clone(), vec![0.0; elements])
+            .map_err(|error| DeviceError::Weight { name: param.name.clone(), why: error.to_string() })?;
+        weights.insert(param.name.clone(), tensor);
+    }
+    Ok(weights)
 }

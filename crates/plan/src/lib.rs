@@ -13,12 +13,14 @@ pub mod numerics;
 pub mod order;
 pub mod regime;
 pub mod sizing;
+mod values;
 
 pub use device::*;
 pub use dispatch::{Choice, Family, Policy};
-pub use explain::{PlanReport, StepReport};
+pub use explain::{PlanReport, StepReport, placeholder_weights};
 pub use gates::{GATES, Gate, gate};
 pub use memory::{Lifetime, MemoryPlan};
 pub use numerics::Numerics;
 pub use regime::Regime;
 pub use sizing::{DeviceFacts, Work};
+pub use values::{Collected, InputBuffers};

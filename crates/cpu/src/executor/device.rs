@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use fiddlehead_graph::{Element, Graph, Input, ModelGraph, Output};
+use fiddlehead_graph::{Graph, ModelGraph, Output};
 use fiddlehead_plan::{
-    Choice, Device, DeviceError, DeviceFacts, Executor, Family, LoadOptions, Numerics, PlanReport, Policy,
-    Values, Weights,
+    Choice, Collected, Device, DeviceError, DeviceFacts, Executor, Family, InputBuffers, LoadOptions,
+    Numerics, PlanReport, Policy, Values, Weights,
 };
 
 use super::explain;
@@ -151,7 +151,7 @@ impl Device for CpuDevice {
         let facts = self.facts();
         machine.run_alone(
             Workshop { pool: &self.pool, features: self.features, facts },
-            inputs.words(),
+            &input_words(&inputs),
             false,
         )?;
         let value = |(place, output): (usize, &Output)| {
@@ -164,84 +164,14 @@ impl Device for CpuDevice {
 
     fn explain(&self, graph: &Graph, options: &LoadOptions) -> Result<PlanReport, DeviceError> {
         let policy = CpuDevice::policy(options)?;
-        let weights = explain::placeholder_weights(graph)?;
+        let weights = fiddlehead_plan::placeholder_weights(graph)?;
         let context = self.context(&weights, &policy, options.numerics, graph.name());
         let machine = Machine::new(lower(graph, context)?, self.pool.threads());
         Ok(explain::report(&machine, 1, &self.facts()))
     }
 }
 
-/// Inputs checked against their declarations, four bytes an element.
-pub(super) struct InputBuffers<'a> {
-    words: Vec<InputWords>,
-    /// Bools as words.
-    converted: Vec<Vec<u32>>,
-    values: std::marker::PhantomData<&'a [Values]>,
-}
-
-impl<'a> InputBuffers<'a> {
-    /// Checks `values` against `inputs` for a batch of `rows` nodes.
-    pub(super) fn new(inputs: &[Input], values: &'a [Values], rows: usize) -> Result<Self, DeviceError> {
-        let mut buffers =
-            InputBuffers { words: Vec::new(), converted: Vec::new(), values: std::marker::PhantomData };
-        if let Some(missing) = inputs.get(values.len()) {
-            let why = format!("it is missing: {} of {} inputs were given", values.len(), inputs.len());
-            return Err(DeviceError::Input { name: missing.name.clone(), why });
-        }
-        if values.len() > inputs.len() {
-            let why = format!("{} inputs were given to a step that has {}", values.len(), inputs.len());
-            return Err(DeviceError::Input { name: "(the last)".into(), why });
-        }
-        for (input, values) in inputs.iter().zip(values) {
-            let wrong = |why: String| DeviceError::Input { name: input.name.clone(), why };
-            if values.element() != input.element {
-                return Err(wrong(format!("it is {:?}, declared {:?}", values.element(), input.element)));
-            }
-            let elements: usize = input.shape.iter().product();
-            let expected = if input.per_node { elements * rows } else { elements };
-            if values.len() != expected {
-                return Err(wrong(format!("it has {} elements, {expected} are needed", values.len())));
-            }
-            let start = match values {
-                Values::F32(values) => values.as_ptr().cast(),
-                Values::I32(values) => values.as_ptr().cast(),
-                Values::Id(values) => values.as_ptr(),
-                Values::Bool(values) => {
-                    buffers.converted.push(values.iter().map(|&value| value as u32).collect());
-                    buffers.converted.last().map_or(std::ptr::null(), |words| words.as_ptr())
-                }
-            };
-            buffers.words.push(InputWords { start });
-        }
-        Ok(buffers)
-    }
-
-    pub(super) fn words(&self) -> &[InputWords] {
-        &self.words
-    }
-}
-
-/// Words collected as values of their element.
-pub(super) struct Collected {
-    pub values: Values,
-}
-
-impl Collected {
-    pub(super) fn new(element: Element) -> Collected {
-        let values = match element {
-            Element::F32 => Values::F32(Vec::new()),
-            Element::I32 => Values::I32(Vec::new()),
-            Element::Bool => Values::Bool(Vec::new()),
-            Element::Id => Values::Id(Vec::new()),
-        };
-        Collected { values }
-    }
-    pub(super) fn extend(&mut self, words: &[u32]) {
-        match &mut self.values {
-            Values::F32(values) => values.extend(words.iter().map(|&word| f32::from_bits(word))),
-            Values::I32(values) => values.extend(words.iter().map(|&word| word as i32)),
-            Values::Bool(values) => values.extend(words.iter().map(|&word| word != 0)),
-            Values::Id(values) => values.extend_from_slice(words),
-        }
-    }
+/// Where the words of checked inputs begin.
+pub(super) fn input_words(inputs: &InputBuffers<'_>) -> Vec<InputWords> {
+    inputs.words().iter().map(|words| InputWords { start: words.as_ptr() }).collect()
 }

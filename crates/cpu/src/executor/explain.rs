@@ -1,24 +1,11 @@
 //! A program told to people: its steps, what each computes, and what it is guessed to cost.
 
-use fiddlehead_graph::{Graph, NodeId};
-use fiddlehead_plan::{DeviceError, DeviceFacts, PlanReport, Regime, StepReport, Weights};
-use fiddlehead_storage::Tensor;
+use fiddlehead_graph::NodeId;
+use fiddlehead_plan::{DeviceFacts, PlanReport, Regime, StepReport};
 
 use super::machine::Machine;
 use super::program::{Group, NodeProgram, Program, RowOp, Step};
 use fiddlehead_plan::order::SetIndex;
-
-/// Weights of the declared shapes, all zero: a plan depends on no weight's value.
-pub(super) fn placeholder_weights(graph: &Graph) -> Result<Weights, DeviceError> {
-    let mut weights = Weights::new();
-    for param in graph.params() {
-        let elements: usize = param.shape.iter().product();
-        let tensor = Tensor::from_f32(param.shape.clone(), vec![0.0; elements])
-            .map_err(|error| DeviceError::Weight { name: param.name.clone(), why: error.to_string() })?;
-        weights.insert(param.name.clone(), tensor);
-    }
-    Ok(weights)
-}
 
 /// The plan for a batch of `rows` rows, each wanting everything.
 pub(super) fn report(machine: &Machine, rows: usize, facts: &DeviceFacts) -> PlanReport {

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use fiddlehead_forest::{Accepted, Forest, SessionId, Wanted};
 use fiddlehead_graph::ModelGraph;
 use fiddlehead_plan::{
-    DeviceError, Executor, LoadOptions, MemoryReport, OutputRows, PlanReport, Snapshot, Values,
+    Collected, DeviceError, Executor, InputBuffers, LoadOptions, MemoryReport, OutputRows, PlanReport,
+    Snapshot, Values,
 };
 
-use super::device::{Collected, InputBuffers};
+use super::device::input_words;
 use super::explain;
 use super::machine::{Machine, Workshop};
 use super::session::{StepSession, StepSnapshot};
@@ -177,7 +178,7 @@ impl Executor for CpuExecutor {
                     facts: device_facts(self.features.isa, self.pool.threads()),
                 },
                 forest,
-                inputs.words(),
+                &input_words(&inputs),
                 &mut sessions,
             )
         };

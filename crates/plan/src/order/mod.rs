@@ -5,10 +5,12 @@
 //! runs for all rows at once, and what must run row after row. What a device makes of a piece (a loop, a launch) is its
 //! own.
 
+mod extension;
 mod facts;
 mod schedule;
 mod unit;
 
+pub use extension::Extension;
 pub use facts::{Facts, Joined, Reads, state_of};
 pub use schedule::{Piece, UnitIndex, schedule};
 pub use unit::{Duty, RowSet, ServedIndex, ServedSite, SetIndex, Unit, Units};

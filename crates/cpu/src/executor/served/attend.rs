@@ -4,7 +4,6 @@ use fiddlehead_graph::queries::{Attention, PathStart, Sites};
 use fiddlehead_graph::{Compute, Element, Expr, Graph, HistoryId, NodeId, Permissions, Range};
 use fiddlehead_plan::{DeviceError, DeviceFacts, StepReport, Work};
 
-use super::extend::Extension;
 use super::forms::{head_offsets, result_offsets};
 use super::{operand_node, within};
 use crate::executor::lower::Lowering;
@@ -14,6 +13,7 @@ use crate::executor::view::View;
 use crate::features::Isa;
 use crate::kernels::attention::{AttentionArguments, HistoryPiece, PieceRows, ScoreTransform, attend};
 use crate::kernels::views::{OutputRows, ViewError};
+use fiddlehead_plan::order::Extension;
 use fiddlehead_plan::order::SetIndex;
 
 /// Query heads that share their keys and values and lie at even distances.

@@ -9,7 +9,6 @@
 pub(super) mod attend;
 pub(super) mod contract;
 pub(super) mod delta;
-mod extend;
 mod forms;
 pub(super) mod gathered;
 pub(super) mod strided;
@@ -26,12 +25,11 @@ use fiddlehead_plan::{Choice, DeviceError, Family};
 use self::attend::AttendSite;
 use self::contract::ContractSite;
 use self::delta::{DeltaShape, DeltaSite};
-use self::extend::Extension;
 use self::gathered::{GatheredSite, chosen_index};
 use self::strided::StridedSite;
 use super::lower::{Context, Lowering};
 use super::program::Step;
-use fiddlehead_plan::order::{Duty, Facts, Joined, ServedIndex, ServedSite, Unit, Units};
+use fiddlehead_plan::order::{Duty, Extension, Facts, Joined, ServedIndex, ServedSite, Unit, Units};
 
 /// A site with the kernel that serves it.
 #[derive(Clone, Debug)]

@@ -6,7 +6,6 @@ use fiddlehead_graph::{Element, Expr, Graph, NodeId, NodeKind};
 use fiddlehead_plan::{DeviceError, DeviceFacts, StepReport, Work};
 use fiddlehead_storage::Format;
 
-use super::extend::Extension;
 use super::forms::for_each_point;
 use super::{operand_node, within};
 use crate::executor::lower::{Context, Lowering};
@@ -15,6 +14,7 @@ use crate::executor::run::Run;
 use crate::executor::view::View;
 use crate::kernels::strided::{StridedMatrix, contract_strided};
 use crate::kernels::views::{OutputRows, ViewError};
+use fiddlehead_plan::order::Extension;
 use fiddlehead_plan::order::SetIndex;
 
 /// The candidate's name.

@@ -4,11 +4,11 @@ use fiddlehead_graph::queries::{Contraction, StridedAxis};
 use fiddlehead_graph::{Element, Expr, Graph, NodeId, NodeKind};
 use fiddlehead_storage::Format;
 
-use super::super::extend::Extension;
 use super::super::forms::for_each_point;
 use super::super::{operand_node, within};
 use super::arithmetic::{Chosen, choose};
 use crate::executor::lower::Context;
+use fiddlehead_plan::order::Extension;
 
 /// One matrix product of a contraction: `result[output + n] = Σ_k activation[input + k] · weight[row + n * step, column + k]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

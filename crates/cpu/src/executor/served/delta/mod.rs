@@ -13,10 +13,10 @@ use fiddlehead_graph::queries::{
 use fiddlehead_graph::{Element, Expr, Graph, NodeId, StateId};
 use fiddlehead_plan::Work;
 
-use super::extend::Extension;
 use super::forms::{for_each_point, head_offsets, result_offsets};
 use super::{operand_node, within};
 use crate::kernels::delta::StateLayout;
+use fiddlehead_plan::order::Extension;
 
 pub(in crate::executor) use commit::replay;
 pub(super) use step::lower;

@@ -14,9 +14,9 @@ use fiddlehead_graph::queries::{Affine, Atom, Contraction, Group, Operand, Sourc
 use fiddlehead_graph::{Compute, Element, Expr, Graph, NodeId, NodeKind, Permissions, Range};
 use fiddlehead_plan::Weights;
 
-use super::extend::Extension;
 use super::forms::{bounds, for_each_point, parted, value};
 use super::operand_node;
+use fiddlehead_plan::order::Extension;
 
 pub(in crate::executor) use step::{Failure, GatheredPlan, GatheredScratch, GatheredStep, lower, run};
 

@@ -1,21 +1,21 @@
-//! One random case: a program on the CPU and in the oracle, fed alike.
-
-#![allow(dead_code, reason = "each test uses its part")]
+//! One random case: a program on a device and in the oracle, fed alike.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fiddlehead_cpu::executor::CpuDevice;
 use fiddlehead_forest::shapes::SplitMix;
-use fiddlehead_forest::{Accepted, Forest, SessionId};
+use fiddlehead_forest::{Accepted, Forest, ForestError, SessionId};
 use fiddlehead_graph::rewrite::optimise;
 use fiddlehead_graph::{Graph, ModelGraph};
 use fiddlehead_oracle::random::{Motif, RandomProgram, inputs};
 use fiddlehead_oracle::{Array, Data, Oracle, OracleSessions, Run, Weight};
-use fiddlehead_plan::{Device, Executor, LoadOptions, Numerics, OutputRows, Values, Weights};
+use fiddlehead_plan::{Device, DeviceError, Executor, LoadOptions, Numerics, OutputRows, Values, Weights};
 use fiddlehead_storage::Tensor;
 
 /// A program's weights as a checkpoint would hold them.
+///
+/// # Panics
+/// Never for a [`RandomProgram`], whose weights have their shapes.
 pub fn stored(program: &RandomProgram) -> Weights {
     let mut weights = Weights::new();
     for param in program.graph.params() {
@@ -36,9 +36,17 @@ pub fn options(dispatch: &[(&str, &str)]) -> LoadOptions {
 }
 
 /// Loads a graph as a model of one step.
-pub fn load(device: &CpuDevice, graph: &Graph, weights: Weights, options: LoadOptions) -> Box<dyn Executor> {
-    let model = ModelGraph { name: "random".into(), steps: vec![graph.clone()] };
-    device.load(Arc::new(model), weights, options).expect("loads")
+///
+/// # Errors
+/// What the device says.
+pub fn load(
+    device: &dyn Device,
+    graph: &Graph,
+    weights: Weights,
+    options: LoadOptions,
+) -> Result<Box<dyn Executor>, DeviceError> {
+    let model = ModelGraph { name: graph.name().into(), steps: vec![graph.clone()] };
+    device.load(Arc::new(model), weights, options)
 }
 
 /// An array's elements as values.
@@ -87,44 +95,66 @@ pub fn node_bits(outputs: &[OutputRows], node: u32) -> Vec<Option<Vec<u32>>> {
 
 /// A program in the oracle and on the device, with the same sessions.
 pub struct Case {
+    /// The program.
     pub program: RandomProgram,
+    /// The oracle's part.
     pub oracle: Oracle<f64>,
+    /// The oracle's sessions.
     pub sessions: OracleSessions<f64>,
+    /// The device's part.
     pub executor: Box<dyn Executor>,
+    /// What the program and its inputs are drawn from.
     pub seed: u64,
     fed: u64,
 }
 
 impl Case {
+    /// A random program of motifs, in the oracle and loaded on a device.
+    ///
+    /// # Errors
+    /// In words, whatever stops it.
     pub fn new(
-        device: &CpuDevice,
+        device: &dyn Device,
         seed: u64,
         motifs: &[Motif],
         count: usize,
         dispatch: &[(&str, &str)],
-    ) -> Case {
-        let program = RandomProgram::new(seed, motifs, count).expect("a valid graph");
-        let oracle = Oracle::<f64>::new(&program.graph, &program.weights).expect("resolves");
+    ) -> Result<Case, String> {
+        let program = RandomProgram::new(seed, motifs, count).map_err(|error| format!("graph: {error}"))?;
+        let oracle = Oracle::<f64>::new(&program.graph, &program.weights)
+            .map_err(|error| format!("oracle: {error}"))?;
         // Every other program as the rewrites leave it, which is what models run.
         let graph = if seed.is_multiple_of(2) { program.graph.clone() } else { optimise(&program.graph) };
-        let executor = load(device, &graph, stored(&program), options(dispatch));
-        Case { program, oracle, sessions: OracleSessions::new(), executor, seed, fed: 0 }
+        let executor = load(device, &graph, stored(&program), options(dispatch))
+            .map_err(|error| format!("load: {error}"))?;
+        Ok(Case { program, oracle, sessions: OracleSessions::new(), executor, seed, fed: 0 })
     }
 
-    pub fn open(&mut self, session: SessionId) {
+    /// Opens a session in both.
+    ///
+    /// # Errors
+    /// What the executor says.
+    pub fn open(&mut self, session: SessionId) -> Result<(), String> {
         self.sessions.insert(session, self.oracle.session());
-        self.executor.open(session).expect("a new session");
+        self.executor.open(session).map_err(|error| error.to_string())
     }
 
     /// Fresh random inputs for a forest.
-    pub fn inputs(&mut self, nodes: usize) -> Vec<Array<f32>> {
+    ///
+    /// # Errors
+    /// When the oracle refuses their sizes.
+    pub fn inputs(&mut self, nodes: usize) -> Result<Vec<Array<f32>>, String> {
         self.fed += 1;
-        inputs::<f32>(&self.program.graph, nodes, self.seed.wrapping_add(self.fed * 7919)).expect("small")
+        inputs::<f32>(&self.program.graph, nodes, self.seed.wrapping_add(self.fed * 7919))
+            .map_err(|error| error.to_string())
     }
 
-    /// Runs both and compares the wanted outputs; gives the oracle's run and the greatest difference.
+    /// Runs both and compares the wanted outputs; gives the oracle's run.
+    ///
+    /// # Errors
+    /// The first difference, or whatever stops either.
     pub fn run(&mut self, forest: &Forest) -> Result<Run<f64>, String> {
-        let given = self.inputs(forest.len());
+        let given = self.inputs(forest.len())?;
         let wide: Vec<Array<f64>> = given.iter().map(Array::converted).collect();
         let expected =
             self.oracle.run(forest, &wide, &self.sessions).map_err(|error| format!("oracle: {error}"))?;
@@ -140,7 +170,8 @@ impl Case {
             let found = to_f64s(&output.values);
             let mut at = 0;
             for &node in &output.nodes {
-                let expected = expected.output(node as usize, place).expect("wanted").to_f64s();
+                let expected =
+                    expected.output(node as usize, place).ok_or("the oracle has no such row")?.to_f64s();
                 for (index, &expected) in expected.iter().enumerate() {
                     let found = found[at + index];
                     let difference = (found - expected).abs() / (1.0 + expected.abs());
@@ -157,30 +188,40 @@ impl Case {
         Ok(expected)
     }
 
-    pub fn commit(&mut self, run: &Run<f64>, accepted: &Accepted) {
-        let session = self.sessions.get_mut(&accepted.session()).expect("open");
-        run.commit(accepted, session).expect("continues");
-        self.executor.commit(0, accepted).expect("continues");
+    /// Commits a path in both.
+    ///
+    /// # Errors
+    /// What either says.
+    pub fn commit(&mut self, run: &Run<f64>, accepted: &Accepted) -> Result<(), String> {
+        let session = self.sessions.get_mut(&accepted.session()).ok_or("the session is not open")?;
+        run.commit(accepted, session).map_err(|error| error.to_string())?;
+        self.executor.commit(0, accepted).map_err(|error| error.to_string())
     }
 
     /// Opens a session and feeds it `count` nodes.
+    ///
+    /// # Errors
+    /// As [`Case::run`].
     pub fn feed(&mut self, session: SessionId, count: usize) -> Result<(), String> {
-        self.open(session);
+        self.open(session)?;
         if count > 0 {
-            let forest = Forest::single_chain(session, 0, count).expect("a chain");
+            let forest = Forest::single_chain(session, 0, count).map_err(|error| error.to_string())?;
             let run = self.run(&forest)?;
-            self.commit(&run, &forest.accept_all(0).expect("a chain"));
+            self.commit(&run, &forest.accept_all(0).map_err(|error| error.to_string())?)?;
         }
         Ok(())
     }
 }
 
 /// A random leaf's path of a segment, or a part of it.
-pub fn random_path(random: &mut SplitMix, forest: &Forest, segment: usize) -> Accepted {
+///
+/// # Errors
+/// When there is no such segment.
+pub fn random_path(random: &mut SplitMix, forest: &Forest, segment: usize) -> Result<Accepted, ForestError> {
     let range = forest.segments()[segment].range();
     let node = range.start + random.below(range.len());
     if random.one_in(8) {
-        return forest.accept(segment, &[]).expect("nothing is a path");
+        return forest.accept(segment, &[]);
     }
-    forest.accept_to(node as u32).expect("a node")
+    forest.accept_to(node as u32)
 }

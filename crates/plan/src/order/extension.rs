@@ -1,34 +1,29 @@
 //! A graph with nodes added at its end, every node of it keeping its place.
 
+use crate::DeviceError;
 use fiddlehead_graph::builder::GraphBuilder;
 use fiddlehead_graph::{Compute, Element, Graph, NodeId, NodeKind, Origin};
-use fiddlehead_plan::DeviceError;
 
 /// Nodes to add.
 #[derive(Debug, Default)]
-pub(super) struct Extension {
+pub struct Extension {
     first: u32,
     nodes: Vec<(Compute, Element, Origin)>,
 }
 
 impl Extension {
-    pub(super) fn new(graph: &Graph) -> Extension {
+    /// No nodes yet.
+    pub fn new(graph: &Graph) -> Extension {
         Extension { first: graph.nodes().len() as u32, nodes: Vec::new() }
     }
 
     /// Adds a tensor that `reader` reads or is, with its element and origin; the same tensor is added once.
-    pub(super) fn add(&mut self, graph: &Graph, reader: NodeId, compute: &Compute) -> NodeId {
+    pub fn add(&mut self, graph: &Graph, reader: NodeId, compute: &Compute) -> NodeId {
         self.add_of(graph, reader, compute, graph.node(reader).element)
     }
 
     /// The same, of another element than the reader.
-    pub(super) fn add_of(
-        &mut self,
-        graph: &Graph,
-        reader: NodeId,
-        compute: &Compute,
-        element: Element,
-    ) -> NodeId {
+    pub fn add_of(&mut self, graph: &Graph, reader: NodeId, compute: &Compute, element: Element) -> NodeId {
         let known = self.nodes.iter().position(|(other, of, _)| other == compute && *of == element);
         let place = known.unwrap_or_else(|| {
             self.nodes.push((compute.clone(), element, graph.node(reader).origin.clone()));
@@ -38,7 +33,10 @@ impl Extension {
     }
 
     /// The extended graph.
-    pub(super) fn seal(self, graph: &Graph) -> Result<Graph, DeviceError> {
+    ///
+    /// # Errors
+    /// [`DeviceError::Unsupported`] when an added node is not valid: a mistake of whoever added it.
+    pub fn seal(self, graph: &Graph) -> Result<Graph, DeviceError> {
         if self.nodes.is_empty() {
             return Ok(graph.clone());
         }
