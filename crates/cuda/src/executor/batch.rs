@@ -1,0 +1,209 @@
+//! One run's batch as kernels see it: the bytes of `struct Batch` in `kernels/prelude.cuh` and of the arrays it points
+//! to, made on the host and copied at once.
+
+use std::sync::Arc;
+
+use fiddlehead_forest::{Forest, MAX_OUTPUTS, NO_PARENT, Shape, Wanted};
+use fiddlehead_plan::order::RowSet;
+
+use super::session::StepSession;
+use crate::emit::Program;
+use crate::error::CudaError;
+use crate::memory::Pool;
+
+/// Bytes of `struct Batch`: two counts and twenty addresses.
+const HEADER: usize = 8 + 20 * 8;
+
+/// A batch on its way to the device.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    /// By set: its forest nodes, ascending.
+    pub sets: Vec<Vec<u32>>,
+    pub segments: usize,
+    arrays: Vec<Array>,
+}
+
+#[derive(Debug)]
+enum Array {
+    Ints(Vec<i32>),
+    Addresses(Vec<u64>),
+}
+
+fn ints(values: impl IntoIterator<Item = usize>) -> Array {
+    Array::Ints(values.into_iter().map(|value| value as i32).collect())
+}
+
+/// The outputs of a set as a forest says them.
+fn wanted_mask(outputs: u64) -> Wanted {
+    match outputs >> MAX_OUTPUTS {
+        0 => Wanted::from_bits(outputs as u32),
+        // Beyond the outputs that a forest tells apart, only those who want everything want it.
+        _ => Wanted::ALL,
+    }
+}
+
+impl Batch {
+    /// The rows of each set, all that a regime depends on.
+    pub(super) fn rows(program: &Program, forest: &Forest) -> Batch {
+        let rows = |set: &RowSet| match *set {
+            RowSet::All => (0..forest.len() as u32).collect(),
+            RowSet::Wanting(outputs) => {
+                let mask = wanted_mask(outputs);
+                let wants = |&node: &u32| forest.wanted()[node as usize].intersects(mask);
+                (0..forest.len() as u32).filter(wants).collect()
+            }
+        };
+        Batch {
+            sets: program.sets.iter().map(rows).collect(),
+            segments: forest.segments().len(),
+            arrays: Vec::new(),
+        }
+    }
+
+    /// A batch of one row without a session, for what reads no path.
+    pub(super) fn alone(program: &Program) -> Batch {
+        let sets = program.sets.len();
+        let mut batch = Batch { sets: vec![vec![0]; sets], segments: 1, arrays: Vec::new() };
+        batch.arrays = vec![
+            ints(vec![1; sets]),
+            ints(0..sets),
+            ints(vec![0; sets]),
+            ints(vec![0; sets]),
+            ints([0]),
+            Array::Ints(vec![-1]),
+            ints([0]),
+            ints([0]),
+            ints([0]),
+            ints([1]),
+            ints([1]),
+            ints([0]),
+            ints([]),
+            ints([]),
+            ints([]),
+            ints([]),
+            Array::Addresses(Vec::new()),
+            Array::Addresses(Vec::new()),
+            Array::Addresses(Vec::new()),
+        ];
+        batch
+    }
+
+    /// Describes a forest and its sessions, which are made ready for it: pages and outgoing states writable. `initial`
+    /// gives the address of each state's first value.
+    pub(super) fn describe(
+        &mut self,
+        forest: &Forest,
+        sessions: &mut [&mut StepSession],
+        pool: &Arc<Pool>,
+        initial: &[u64],
+    ) -> Result<(), CudaError> {
+        let rows = forest.len();
+        let mut start = 0;
+        let starts: Vec<usize> = self.sets.iter().map(|set| (start, start += set.len()).0).collect();
+        let mut set_row = vec![-1i32; self.sets.len() * rows];
+        for (set, nodes) in self.sets.iter().enumerate() {
+            for (row, &node) in nodes.iter().enumerate() {
+                set_row[set * rows + node as usize] = row as i32;
+            }
+        }
+        let (mut path_start, mut path_row) = (Vec::new(), Vec::new());
+        for segment in forest.segments() {
+            let tree = segment.shape() == Shape::Tree;
+            for node in segment.range() {
+                path_start.push(path_row.len());
+                if tree {
+                    path_row.extend(forest.ancestors(node as u32).map(|row| row as usize - segment.first()));
+                }
+            }
+        }
+        let (mut page_start, mut page_first, mut page_rows) = (Vec::new(), Vec::new(), Vec::new());
+        let mut pages = Vec::new();
+        let histories = sessions.first().map_or(0, |session| session.histories.len());
+        for index in 0..histories {
+            page_rows.push(0);
+            for (segment, session) in forest.segments().iter().zip(sessions.iter_mut()) {
+                let history = &mut session.histories[index];
+                history.prepare(pool, segment.base(), segment.count())?;
+                page_rows[index] = history.page_rows();
+                page_start.push(pages.len());
+                page_first.push(history.first_page());
+                pages.extend(history.addresses());
+            }
+        }
+        let (mut state_in, mut state_out) = (Vec::new(), Vec::new());
+        let states = sessions.first().map_or(0, |session| session.states.len());
+        for (index, initial) in initial.iter().enumerate().take(states) {
+            for (segment, session) in forest.segments().iter().zip(sessions.iter_mut()) {
+                let store = &mut session.states[index];
+                let out = store.prepare(pool, segment.count())?;
+                let committed = store.committed.as_ref().map_or(*initial, |block| block.address);
+                state_out.push(out);
+                state_in.extend(segment.range().map(|node| match forest.parents()[node] {
+                    NO_PARENT => committed,
+                    parent => out + ((parent as usize - segment.first()) * store.bytes()) as u64,
+                }));
+            }
+        }
+        let segments = forest.segments();
+        self.arrays = vec![
+            ints(self.sets.iter().map(Vec::len)),
+            ints(starts),
+            ints(self.sets.iter().flatten().map(|&node| node as usize)),
+            Array::Ints(set_row),
+            Array::Ints(forest.depths().to_vec()),
+            Array::Ints(forest.parents().iter().map(|&parent| parent as i32).collect()),
+            ints(forest.segment_indices().iter().map(|&segment| segment as usize)),
+            ints(segments.iter().map(|segment| segment.base())),
+            ints(segments.iter().map(|segment| segment.first())),
+            ints(segments.iter().map(|segment| segment.count())),
+            ints(segments.iter().map(|segment| usize::from(segment.shape() != Shape::Tree))),
+            ints(path_start),
+            ints(path_row),
+            ints(page_start),
+            ints(page_first),
+            ints(page_rows),
+            Array::Addresses(pages),
+            Array::Addresses(state_in),
+            Array::Addresses(state_out),
+        ];
+        Ok(())
+    }
+
+    /// Bytes that the batch takes on the device.
+    pub(super) fn bytes(&self) -> usize {
+        self.arrays.iter().fold(HEADER, |bytes, array| bytes + array.bytes())
+    }
+
+    /// The bytes for a batch that will lie at `address`.
+    pub(super) fn encode(&self, address: u64, trap: u64) -> Vec<u8> {
+        let rows = self.sets.first().map_or(0, Vec::len);
+        let mut bytes = Vec::with_capacity(self.bytes());
+        bytes.extend((rows as i32).to_le_bytes());
+        bytes.extend((self.segments as i32).to_le_bytes());
+        let mut at = address + HEADER as u64;
+        for array in &self.arrays {
+            bytes.extend(at.to_le_bytes());
+            at += array.bytes() as u64;
+        }
+        bytes.extend(trap.to_le_bytes());
+        for array in &self.arrays {
+            let start = bytes.len();
+            match array {
+                Array::Ints(values) => values.iter().for_each(|value| bytes.extend(value.to_le_bytes())),
+                Array::Addresses(values) => values.iter().for_each(|value| bytes.extend(value.to_le_bytes())),
+            }
+            bytes.resize(start + array.bytes(), 0);
+        }
+        bytes
+    }
+}
+
+impl Array {
+    /// Bytes, so that what comes after begins at a multiple of eight.
+    fn bytes(&self) -> usize {
+        match self {
+            Array::Ints(values) => (values.len() * 4).next_multiple_of(8),
+            Array::Addresses(values) => values.len() * 8,
+        }
+    }
+}

@@ -1,0 +1,375 @@
+//! One graph on the device: its kernels compiled, its regimes' buffers and launches, and a run.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use fiddlehead_forest::Forest;
+use fiddlehead_graph::{Graph, NodeId};
+use fiddlehead_plan::memory::{Lifetime, place};
+use fiddlehead_plan::{DeviceError, InputBuffers, MemoryPlan, Regime};
+
+use super::batch::Batch;
+use super::session::StepSession;
+use crate::emit::{Argument, Grid, Kernel, Program, Report, Rows, RowsOf};
+use crate::error::CudaError;
+use crate::memory::{Block, Pool};
+use crate::runtime::{Function, KernelName, Recording, Runtime};
+
+/// Bytes of `struct Trap` in `kernels/prelude.cuh`.
+const TRAP: usize = 40;
+
+/// One launch of a regime.
+#[derive(Clone, Debug)]
+struct Launch {
+    kernel: usize,
+    grid: u32,
+    arguments: Vec<u64>,
+}
+
+/// What a regime keeps.
+struct Plan {
+    arena: Block,
+    memory: MemoryPlan,
+    inputs: Vec<Block>,
+    scratch: Block,
+    batch: Block,
+    launches: Vec<Launch>,
+    /// Runs of this regime so far, and its launches recorded.
+    runs: usize,
+    recording: Option<Recording>,
+}
+
+/// A graph ready to run.
+pub(super) struct Machine {
+    pub program: Program,
+    pool: Arc<Pool>,
+    functions: Vec<Function>,
+    weights: Vec<Arc<Block>>,
+    constants: Vec<Block>,
+    /// By buffer: those written at loading.
+    persistent: Vec<Option<Block>>,
+    plans: HashMap<(Regime, usize), Plan>,
+    trap: Block,
+    /// The batch that ran last, and its plan.
+    pub batch: Batch,
+    last: (Regime, usize),
+    /// Whether launches may be recorded and replayed.
+    pub record: bool,
+}
+
+impl Machine {
+    /// Compiles a program and runs what is run once. `weights` are the program's, on the device.
+    pub(super) fn new(
+        program: Program,
+        weights: Vec<Arc<Block>>,
+        pool: Arc<Pool>,
+    ) -> Result<Machine, DeviceError> {
+        let functions = functions(&program, pool.runtime.as_ref())?;
+        let mut constants = Vec::new();
+        for values in &program.constants {
+            let block = pool.take(values.len() * 4)?;
+            let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+            pool.runtime.upload(block.address, &bytes)?;
+            constants.push(block);
+        }
+        let persistent = program
+            .buffers
+            .iter()
+            .map(|buffer| buffer.persistent.then(|| pool.take(buffer.words * 4)).transpose())
+            .collect::<Result<_, _>>()?;
+        let trap = pool.take(TRAP)?;
+        let mut machine = Machine {
+            program,
+            functions,
+            weights,
+            constants,
+            persistent,
+            plans: HashMap::new(),
+            trap,
+            batch: Batch::default(),
+            last: (Regime::default(), 0),
+            record: true,
+            pool,
+        };
+        machine.load()?;
+        Ok(machine)
+    }
+
+    /// Runs the kernels that run once.
+    fn load(&mut self) -> Result<(), DeviceError> {
+        let batch = Batch::alone(&self.program);
+        let block = self.pool.take(batch.bytes())?;
+        self.reset_trap()?;
+        self.pool.runtime.upload(block.address, &batch.encode(block.address, self.trap.address))?;
+        for (index, kernel) in self.program.prologue.iter().enumerate() {
+            let argument = |argument: &Argument| match *argument {
+                Argument::Batch => block.address,
+                Argument::Traps => kernel.traps as u64,
+                other => self.fixed(other).unwrap_or(0),
+            };
+            let arguments: Vec<u64> = kernel.arguments.iter().map(argument).collect();
+            let grid = self.blocks(kernel.grid, &[1], 1);
+            self.pool.runtime.launch(&self.functions[index], grid, kernel.block, &arguments)?;
+        }
+        self.check_trap()
+    }
+
+    /// The address of what does not depend on a regime.
+    fn fixed(&self, argument: Argument) -> Option<u64> {
+        match argument {
+            Argument::Weight(param) => Some(self.weights[param.index()].address),
+            Argument::Constant(place) => Some(self.constants[place].address),
+            Argument::History(history) => Some(history.index() as u64),
+            Argument::State(state) => Some(state.index() as u64),
+            Argument::Buffer(node) => {
+                let place = self.program.buffer(node)?;
+                self.persistent[place].as_ref().map(|block| block.address)
+            }
+            _ => None,
+        }
+    }
+
+    fn blocks(&self, grid: Grid, tiers: &[usize], segments: usize) -> u32 {
+        let rows = match grid.rows {
+            Rows::One => 1,
+            Rows::Set(set) => tiers.get(set.0).copied().unwrap_or(1),
+            Rows::Segments => segments,
+        };
+        let work = rows.saturating_mul(grid.per_row).div_ceil(grid.per_block.max(1));
+        work.clamp(1, self.pool.runtime.most_blocks()) as u32
+    }
+
+    /// Buffers and launches for a regime.
+    fn plan(&self, regime: &Regime, segments: usize, batch_bytes: usize) -> Result<Plan, CudaError> {
+        let rows = |rows: RowsOf| match rows {
+            RowsOf::Shared => 1,
+            RowsOf::Set(set) => regime.tiers[set.0],
+            RowsOf::Node => regime.tiers[0],
+        };
+        let lifetimes: Vec<Lifetime> = self
+            .program
+            .buffers
+            .iter()
+            .map(|buffer| Lifetime {
+                bytes: if buffer.persistent { 0 } else { (buffer.words * 4 * rows(buffer.rows)).max(4) },
+                first: buffer.life.0,
+                last: buffer.life.1,
+            })
+            .collect();
+        let memory = place(&lifetimes);
+        let arena = self.pool.take(memory.bytes)?;
+        let inputs = self
+            .program
+            .graph
+            .inputs()
+            .iter()
+            .map(|input| {
+                let words: usize = input.shape.iter().product();
+                self.pool.take(words * 4 * if input.per_node { regime.tiers[0] } else { 1 })
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        let scratch_words = self
+            .program
+            .kernels
+            .iter()
+            .map(|kernel| kernel.scratch * self.blocks(kernel.grid, &regime.tiers, segments) as usize);
+        let scratch = self.pool.take(scratch_words.max().unwrap_or(0) * 4)?;
+        let batch = self.pool.take(batch_bytes.next_power_of_two())?;
+        let mut plan =
+            Plan { arena, memory, inputs, scratch, batch, launches: Vec::new(), runs: 0, recording: None };
+        plan.launches = self.launches(&plan, regime, segments);
+        Ok(plan)
+    }
+
+    fn launches(&self, plan: &Plan, regime: &Regime, segments: usize) -> Vec<Launch> {
+        let address = |kernel: &Kernel, argument: &Argument| match *argument {
+            Argument::Batch => plan.batch.address,
+            Argument::Traps => kernel.traps as u64,
+            Argument::Input(input) => plan.inputs[input.index()].address,
+            Argument::Scratch => plan.scratch.address,
+            other => self.fixed(other).unwrap_or_else(|| match other {
+                Argument::Buffer(node) => self.buffer_address(plan, node),
+                _ => 0,
+            }),
+        };
+        let launch = |(kernel, of): (usize, &Kernel)| Launch {
+            kernel,
+            grid: self.blocks(of.grid, &regime.tiers, segments),
+            arguments: of.arguments.iter().map(|argument| address(of, argument)).collect(),
+        };
+        self.program.kernels.iter().enumerate().map(launch).collect()
+    }
+
+    fn buffer_address(&self, plan: &Plan, node: NodeId) -> u64 {
+        let place = self.program.buffer(node);
+        place.map_or(0, |place| match &self.persistent[place] {
+            Some(block) => block.address,
+            None => plan.arena.address + plan.memory.offsets[place] as u64,
+        })
+    }
+
+    /// Runs a forest over its sessions, one a segment.
+    pub(super) fn run(
+        &mut self,
+        forest: &Forest,
+        inputs: &InputBuffers<'_>,
+        sessions: &mut [&mut StepSession],
+    ) -> Result<(), DeviceError> {
+        let batch = Batch::rows(&self.program, forest);
+        self.execute(batch, inputs, Some((forest, sessions)))
+    }
+
+    /// Runs once, without a session.
+    pub(super) fn run_alone(&mut self, inputs: &InputBuffers<'_>) -> Result<(), DeviceError> {
+        let batch = Batch::alone(&self.program);
+        self.execute(batch, inputs, None)
+    }
+
+    fn execute(
+        &mut self,
+        mut batch: Batch,
+        inputs: &InputBuffers<'_>,
+        path: Option<(&Forest, &mut [&mut StepSession])>,
+    ) -> Result<(), DeviceError> {
+        let regime = Regime::of(batch.sets.iter().map(Vec::len));
+        let key = (regime, batch.segments.next_power_of_two());
+        if !self.plans.contains_key(&key) {
+            let plan = self.plan(&key.0, key.1, 1 << 12)?;
+            self.plans.insert(key.clone(), plan);
+        }
+        if let Some((forest, sessions)) = path {
+            let plan = &self.plans[&key];
+            let initial: Vec<u64> = self
+                .program
+                .graph
+                .states()
+                .iter()
+                .map(|state| self.buffer_address(plan, state.initial))
+                .collect();
+            batch.describe(forest, sessions, &self.pool, &initial)?;
+        }
+        if self.plans[&key].batch.bytes < batch.bytes() {
+            let larger = self.pool.take(batch.bytes().next_power_of_two())?;
+            let Some(mut plan) = self.plans.remove(&key) else { return Ok(()) };
+            plan.batch = larger;
+            plan.recording = None;
+            plan.runs = 0;
+            plan.launches = self.launches(&plan, &key.0, key.1);
+            self.plans.insert(key.clone(), plan);
+        }
+        self.batch = batch;
+        self.last = key.clone();
+        self.reset_trap()?;
+        let plan = &self.plans[&key];
+        let runtime = &self.pool.runtime;
+        let encoded = self.batch.encode(plan.batch.address, self.trap.address);
+        runtime.upload(plan.batch.address, &encoded)?;
+        for (block, words) in plan.inputs.iter().zip(inputs.words()) {
+            let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            runtime.upload(block.address, &bytes)?;
+        }
+        self.launch(&key)?;
+        self.check_trap()
+    }
+
+    /// Launches a regime's kernels: eagerly the first time, recorded the second, replayed from then on.
+    fn launch(&mut self, key: &(Regime, usize)) -> Result<(), CudaError> {
+        let runtime = Arc::clone(&self.pool.runtime);
+        let first = self.program.prologue.len();
+        let Some(plan) = self.plans.get_mut(key) else { return Ok(()) };
+        plan.runs += 1;
+        if let Some(recording) = &plan.recording {
+            return runtime.replay(recording);
+        }
+        let recording = self.record && plan.runs == 2 && runtime.record()?;
+        for launch in &plan.launches {
+            let kernel = &self.program.kernels[launch.kernel];
+            let function = &self.functions[first + launch.kernel];
+            runtime.launch(function, launch.grid, kernel.block, &launch.arguments)?;
+        }
+        if recording {
+            let recorded = runtime.recorded()?;
+            runtime.replay(&recorded)?;
+            plan.recording = Some(recorded);
+        }
+        Ok(())
+    }
+
+    fn reset_trap(&self) -> Result<(), CudaError> {
+        self.pool.runtime.fill(self.trap.address, 0xff, TRAP)
+    }
+
+    /// The error of the trap that counts, if any.
+    fn check_trap(&self) -> Result<(), DeviceError> {
+        let mut bytes = [0u8; TRAP];
+        self.pool.runtime.download(self.trap.address, &mut bytes)?;
+        let words = bytes.as_chunks::<8>().0;
+        let key = u64::from_le_bytes(words[0]);
+        if key == u64::MAX {
+            return Ok(());
+        }
+        let told = u64::from_le_bytes(words[1]) == key;
+        let number = |place: usize| i64::from_le_bytes(words[place]);
+        let numbers = told.then(|| [number(2), number(3), number(4)]);
+        Err(self.program.traps.error(Report { code: key as u32, numbers }))
+    }
+
+    /// The words of an output of the run that was last: all rows of its set.
+    pub(super) fn output(&self, place: usize) -> Result<(usize, Vec<u32>), CudaError> {
+        let (node, set) = self.program.outputs[place];
+        let Some(plan) = self.plans.get(&self.last) else { return Ok((0, Vec::new())) };
+        let words = self.program.buffer(node).map_or(0, |buffer| self.program.buffers[buffer].words);
+        let rows = set.map_or(1, |set| self.batch.sets[set.0].len());
+        let mut bytes = vec![0u8; words * rows * 4];
+        self.pool.runtime.download(self.buffer_address(plan, node), &mut bytes)?;
+        let values = bytes.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word)).collect();
+        Ok((words, values))
+    }
+
+    /// A session that nothing was committed to.
+    pub(super) fn session(&self) -> StepSession {
+        let graph = &self.program.graph;
+        let states: Vec<usize> = graph.states().iter().map(|state| state.shape.iter().product()).collect();
+        let rows = |node: NodeId| words(graph, node);
+        let histories: Vec<(usize, Option<usize>)> = graph
+            .histories()
+            .iter()
+            .zip(&self.program.reach)
+            .map(|(history, &reach)| (rows(history.row), reach))
+            .collect();
+        StepSession::new(&states, &histories)
+    }
+
+    /// Bytes of buffers of the regimes that were seen, and of constants.
+    pub(super) fn scratch_bytes(&self) -> usize {
+        self.plans.values().map(|plan| plan.arena.bytes + plan.scratch.bytes + plan.batch.bytes).sum()
+    }
+    pub(super) fn mirror_bytes(&self) -> usize {
+        self.persistent.iter().flatten().chain(&self.constants).map(|block| block.bytes).sum()
+    }
+    pub(super) fn pool(&self) -> &Arc<Pool> {
+        &self.pool
+    }
+}
+
+/// One function for each kernel, those of one name the same.
+fn functions(program: &Program, runtime: &dyn Runtime) -> Result<Vec<Function>, CudaError> {
+    let kernels: Vec<&Kernel> = program.prologue.iter().chain(&program.kernels).collect();
+    let mut places: HashMap<&str, usize> = HashMap::new();
+    let mut names: Vec<KernelName<'_>> = Vec::new();
+    for kernel in &kernels {
+        places.entry(&kernel.name).or_insert_with(|| {
+            names.push(KernelName { name: &kernel.name, arguments: kernel.arguments.len() });
+            names.len() - 1
+        });
+    }
+    if names.is_empty() {
+        return Ok(Vec::new());
+    }
+    let compiled = runtime.compile(&program.source(), &names)?;
+    Ok(kernels.iter().map(|kernel| compiled[places[kernel.name.as_str()]].clone()).collect())
+}
+
+fn words(graph: &Graph, node: NodeId) -> usize {
+    graph.shape(node).map_or(0, |shape| shape.iter().product())
+}
