@@ -57,6 +57,14 @@ pub enum Command {
     /// Score given tokens: how likely each one is, and where the model would choose another
     #[command(after_help = SCORE_EXAMPLES)]
     Score(ScoreArguments),
+    /// List the devices that programs and models can run on
+    Devices,
+    /// Compile GPU kernels without a GPU
+    #[command(subcommand)]
+    Kernels(KernelsCommand),
+    /// Check a device against the oracle: kernels, programs, forests, real checkpoints
+    #[command(after_help = GATE_EXAMPLES)]
+    Gate(GateArguments),
     /// Print a completion script for a shell
     #[command(after_help = COMPLETIONS_EXAMPLES)]
     Completions {
@@ -161,6 +169,76 @@ Examples:
   fiddlehead score --tokens answer.json --numerics f32
   fiddlehead score --model stories-q8_0.gguf --tokens answer.json --reference --json";
 
+const GATE_EXAMPLES: &str = "A row that needs files that were not given says that it was skipped.
+
+Examples:
+  fiddlehead gate --device cpu
+  fiddlehead gate --device cuda --models models --output gate.json";
+
+const KERNELS_EXAMPLES: &str = "Examples:
+  fiddlehead kernels build --arch sm_90a
+  fiddlehead kernels build --arch sm_80,sm_90a,sm_120a --nvrtc ~/.venv/lib/python3.12/site-packages";
+
+/// What is done with kernels.
+#[derive(Debug, Subcommand)]
+pub enum KernelsCommand {
+    /// Compile the kernels of the programs that come with this binary, and report what they take
+    #[command(after_help = KERNELS_EXAMPLES)]
+    Build(KernelsBuildArguments),
+}
+
+#[derive(Debug, Args)]
+pub struct KernelsBuildArguments {
+    /// What to compile for
+    #[arg(long, value_name = "ARCHITECTURE", value_delimiter = ',', required = true)]
+    pub arch: Vec<String>,
+    /// Bytes a thread may spill before the kernel counts as failed
+    #[arg(long, value_name = "BYTES", default_value_t = 512)]
+    pub spill_limit: usize,
+    /// A folder with NVIDIA's runtime compiler, when it is not where the system looks
+    #[arg(long, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
+    pub nvrtc: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct GateArguments {
+    #[command(flatten)]
+    pub device: DeviceArguments,
+    /// The folder of checkpoints with golden outputs: stories-11m, tiny
+    #[arg(long, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
+    pub models: Option<PathBuf>,
+    /// Random programs of each kind
+    #[arg(long, value_name = "COUNT", default_value_t = 6)]
+    pub programs: u64,
+    /// Where the results go, as JSON
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub output: Option<PathBuf>,
+}
+
+/// Where to compute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceName {
+    /// A GPU when there is one that can be used.
+    Auto,
+    /// The processor.
+    Cpu,
+    /// The GPU of that number.
+    Cuda(usize),
+}
+
+fn device_name(text: &str) -> Result<DeviceName, String> {
+    match text {
+        "auto" => Ok(DeviceName::Auto),
+        "cpu" => Ok(DeviceName::Cpu),
+        "cuda" => Ok(DeviceName::Cuda(0)),
+        text => text
+            .strip_prefix("cuda:")
+            .and_then(|number| number.parse().ok())
+            .map(DeviceName::Cuda)
+            .ok_or_else(|| "it is cpu, cuda, cuda:N or auto".to_string()),
+    }
+}
+
 const COMPLETIONS_EXAMPLES: &str = "Examples:
   fiddlehead completions bash > ~/.local/share/bash-completion/completions/fiddlehead
   fiddlehead completions zsh > ~/.zfunc/_fiddlehead
@@ -241,6 +319,16 @@ pub struct SamplingArguments {
 
 #[derive(Debug, Args)]
 pub struct DeviceArguments {
+    /// Where to compute: cpu, cuda, cuda:N for the GPU of that number, or auto: a GPU when there is one
+    /// that can be used
+    #[arg(long, value_name = "DEVICE", default_value = "auto", value_parser = device_name)]
+    pub device: DeviceName,
+    /// A folder with NVIDIA's runtime compiler, when it is not where the system looks
+    #[arg(long, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
+    pub nvrtc: Option<PathBuf>,
+    /// Where compiled GPU kernels are kept [default: .cache/fiddlehead/kernels in the home folder]
+    #[arg(long, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
+    pub kernel_cache: Option<PathBuf>,
     /// Threads to compute with [default: one for each core]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,

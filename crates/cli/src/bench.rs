@@ -5,7 +5,6 @@ use std::time::Instant;
 
 use anyhow::Result;
 use fiddlehead_engine::{Model, Session};
-use fiddlehead_plan::Device;
 use serde_json::json;
 
 use crate::arguments::BenchArguments;
@@ -29,7 +28,9 @@ struct Samples {
 /// # Errors
 /// Whatever keeps it from loading or running.
 pub fn bench(arguments: &BenchArguments) -> Result<ExitCode> {
-    let mut model = device::load(&arguments.model, &arguments.device)?;
+    let device = device::device(&arguments.device)?;
+    let described = device.describe();
+    let mut model = device::load_on(device.as_ref(), &arguments.model, &arguments.device)?;
     let context = model.context();
     if arguments.prompt.max(arguments.generate) > context {
         return Err(usage(format!(
@@ -42,9 +43,9 @@ pub fn bench(arguments: &BenchArguments) -> Result<ExitCode> {
     let samples = measure(&mut model, arguments)?;
     let peak = memory::peak_bytes();
     if arguments.json {
-        output::print_line(&json(&model, arguments, &samples, peak).to_string())?;
+        output::print_line(&json(&model, arguments, &described, &samples, peak).to_string())?;
     } else {
-        output::print(&table(&model, arguments, &samples, peak))?;
+        output::print(&table(&model, arguments, &described, &samples, peak))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -98,6 +99,7 @@ fn token(model: &Model, random: &mut Random) -> u32 {
 fn json(
     model: &Model,
     arguments: &BenchArguments,
+    device: &str,
     samples: &Samples,
     peak: Option<u64>,
 ) -> serde_json::Value {
@@ -110,7 +112,7 @@ fn json(
         "repetitions": arguments.repetitions,
         "threads": device::threads(&arguments.device),
         "numerics": arguments.device.numerics.to_string(),
-        "device": device::device(&arguments.device).describe(),
+        "device": device,
         "cpu_features": device::features(&arguments.device),
         "version": env!("CARGO_PKG_VERSION"),
         "prefill_tokens_per_second": prefill.map(|(mean, _)| mean),
@@ -130,8 +132,13 @@ fn json(
     })
 }
 
-fn table(model: &Model, arguments: &BenchArguments, samples: &Samples, peak: Option<u64>) -> String {
-    let device = device::device(&arguments.device).describe();
+fn table(
+    model: &Model,
+    arguments: &BenchArguments,
+    device: &str,
+    samples: &Samples,
+    peak: Option<u64>,
+) -> String {
     let name = device::name(arguments.model.model.as_deref());
     let mut text = format!("{name} | {device} | numerics {}\n\n", arguments.device.numerics);
     let tests =

@@ -1,14 +1,17 @@
 //! The device and the model that flags name.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::thread::available_parallelism;
 
 use anyhow::Result;
 use fiddlehead_cpu::executor::CpuDevice;
+use fiddlehead_cuda::CudaDevice;
+use fiddlehead_cuda::driver::{Compiler, Gpu, gpus};
 use fiddlehead_engine::{Model, ModelOptions, ModelSource};
-use fiddlehead_plan::LoadOptions;
+use fiddlehead_plan::{Device, LoadOptions};
 
-use crate::arguments::{DeviceArguments, ModelArguments};
+use crate::arguments::{DeviceArguments, DeviceName, ModelArguments};
 use crate::{embedded, output};
 
 /// How many threads are used.
@@ -20,13 +23,49 @@ pub fn threads(arguments: &DeviceArguments) -> usize {
 }
 
 /// The CPU.
-pub fn device(arguments: &DeviceArguments) -> CpuDevice {
+pub fn cpu(arguments: &DeviceArguments) -> CpuDevice {
     CpuDevice::new(threads(arguments))
+}
+
+/// The device that flags name.
+///
+/// # Errors
+/// A GPU that was asked for and cannot be used.
+pub fn device(arguments: &DeviceArguments) -> Result<Box<dyn Device>> {
+    match arguments.device {
+        DeviceName::Cpu => Ok(Box::new(cpu(arguments))),
+        DeviceName::Cuda(index) => Ok(Box::new(CudaDevice::new(Arc::new(gpu(arguments, index)?)))),
+        DeviceName::Auto => match gpus() {
+            Err(_) => Ok(Box::new(cpu(arguments))),
+            Ok(found) if found.is_empty() => Ok(Box::new(cpu(arguments))),
+            Ok(_) => match gpu(arguments, 0) {
+                Ok(gpu) => Ok(Box::new(CudaDevice::new(Arc::new(gpu)))),
+                Err(error) => {
+                    output::remark(&format!("note: there is a GPU, and the CPU serves: {error}"));
+                    Ok(Box::new(cpu(arguments)))
+                }
+            },
+        },
+    }
+}
+
+/// The GPU of a number, with the compiler for its kernels.
+///
+/// # Errors
+/// A missing driver or compiler, a missing GPU.
+pub fn gpu(arguments: &DeviceArguments, index: usize) -> Result<Gpu> {
+    let home = || Some(std::env::home_dir()?.join(".cache/fiddlehead/kernels"));
+    let cache = arguments.kernel_cache.clone().or_else(home);
+    let compiler = Compiler::open(arguments.nvrtc.as_deref(), cache)?;
+    let compiler = compiler.announce(|kernels| {
+        output::remark(&format!("compiling {kernels} GPU kernels; they are kept for the next time"));
+    });
+    Ok(Gpu::open(index, compiler)?)
 }
 
 /// The instructions in use, by name.
 pub fn features(arguments: &DeviceArguments) -> Vec<String> {
-    let features = device(arguments).features();
+    let features = cpu(arguments).features();
     let extensions = [("avx512_vnni", features.avx512_vnni), ("avx512_bf16", features.avx512_bf16)];
     let extensions = extensions.into_iter().filter(|(_, there)| *there).map(|(name, _)| name.to_owned());
     std::iter::once(format!("{:?}", features.isa).to_lowercase()).chain(extensions).collect()
@@ -50,14 +89,22 @@ pub fn name(path: Option<&Path>) -> String {
     path.map_or_else(|| embedded::NAME.to_owned(), |path| path.display().to_string())
 }
 
+/// Loads a model on the device that flags name.
+///
+/// # Errors
+/// Whatever keeps it from loading.
+pub fn load(model: &ModelArguments, arguments: &DeviceArguments) -> Result<Model> {
+    load_on(device(arguments)?.as_ref(), model, arguments)
+}
+
 /// Loads a model on a device.
 ///
 /// # Errors
 /// Whatever keeps it from loading.
-pub fn load(model: &ModelArguments, device: &DeviceArguments) -> Result<Model> {
-    let options =
-        ModelOptions { load: load_options(device), context: model.context.map(|context| context as usize) };
-    let loaded = Model::load(source(model.model.as_deref()), &self::device(device), &options)?;
+pub fn load_on(device: &dyn Device, model: &ModelArguments, arguments: &DeviceArguments) -> Result<Model> {
+    let context = model.context.map(|context| context as usize);
+    let options = ModelOptions { load: load_options(arguments), context };
+    let loaded = Model::load(source(model.model.as_deref()), device, &options)?;
     let (context, trained) = (loaded.context(), loaded.trained_context());
     if trained > 0 && context > trained {
         output::remark(&format!(

@@ -63,7 +63,7 @@ pub fn exec(arguments: &ExecArguments) -> Result<ExitCode> {
         .map(|input| values(input, given.get(&input.name)))
         .collect::<Result<Vec<_>>>()?;
     let options = device::load_options(&arguments.device);
-    let results = function.call(&device::device(&arguments.device), &inputs, &options)?;
+    let results = function.call(device::device(&arguments.device)?.as_ref(), &inputs, &options)?;
     match &arguments.output {
         Some(path) => write(path, &results)?,
         None => {

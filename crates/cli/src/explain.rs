@@ -10,7 +10,7 @@ use fiddlehead_engine::{Function, Model, ModelOptions, compile};
 use fiddlehead_graph::display::draw_svg;
 use fiddlehead_graph::queries::sites::{Site, Sites, assign_sites};
 use fiddlehead_graph::{Graph, NodeId};
-use fiddlehead_plan::{Device, PlanReport};
+use fiddlehead_plan::PlanReport;
 
 use crate::arguments::ExplainArguments;
 use crate::exec::{read_program, unique};
@@ -41,7 +41,7 @@ fn explain_program(arguments: &ExplainArguments, path: &Path) -> Result<()> {
     let sizes = unique("--dim", &arguments.dim)?;
     let function = Function::prepare(&program, "main", &BTreeMap::new(), &sizes)?;
     let options = device::load_options(&arguments.device);
-    let report = device::device(&arguments.device).explain(function.graph(), &options)?;
+    let report = device::device(&arguments.device)?.explain(function.graph(), &options)?;
     show(function.graph(), &report)?;
     draw(arguments, function.graph())
 }
@@ -49,7 +49,7 @@ fn explain_program(arguments: &ExplainArguments, path: &Path) -> Result<()> {
 fn explain_model(arguments: &ExplainArguments) -> Result<()> {
     let options = ModelOptions { load: device::load_options(&arguments.device), context: None };
     let source = device::source(arguments.model.as_deref());
-    let model = Model::load(source, &device::device(&arguments.device), &options)?;
+    let model = Model::load(source, device::device(&arguments.device)?.as_ref(), &options)?;
     let steps = &model.executor().model().steps;
     let wanted = |graph: &&Graph| arguments.step.as_ref().is_none_or(|name| graph.name() == name);
     let Some(first) = steps.iter().find(wanted) else {

@@ -8,14 +8,17 @@ mod bench;
 mod chat;
 mod configuration;
 mod device;
+mod devices;
 mod documents;
 mod embedded;
 mod exec;
 mod explain;
 mod failure;
 mod files;
+mod gate;
 mod inspect;
 mod interrupt;
+mod kernels;
 mod memory;
 mod npy;
 mod output;
@@ -46,6 +49,9 @@ fn main() -> ExitCode {
         Command::Bench(arguments) => bench::bench(&arguments),
         Command::Perplexity(arguments) => perplexity::perplexity(&arguments),
         Command::Score(arguments) => score::score(&arguments),
+        Command::Devices => devices::devices(),
+        Command::Kernels(arguments::KernelsCommand::Build(arguments)) => kernels::build(&arguments),
+        Command::Gate(arguments) => gate::gate(&arguments),
         Command::Completions { shell } => reference::completions(shell),
         Command::Reference => reference::print(),
     };

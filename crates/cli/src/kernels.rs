@@ -1,0 +1,75 @@
+//! `fiddlehead kernels build`: every kernel of the programs at hand compiled, no GPU needed.
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::{Result, bail};
+use fiddlehead_cuda::build::{module_text, resources};
+use fiddlehead_cuda::driver::Compiler;
+use fiddlehead_engine::Prepared;
+use fiddlehead_gate::programs::{Named, formats, page, random};
+use fiddlehead_plan::LoadOptions;
+
+use crate::arguments::KernelsBuildArguments;
+use crate::{embedded, output};
+
+/// The page whose programs are compiled.
+pub const LANGUAGE: &str = include_str!("../../../docs/language.md");
+
+/// Compiles everything for every architecture.
+///
+/// # Errors
+/// A missing compiler, a kernel that does not compile or spills over the limit.
+pub fn build(arguments: &KernelsBuildArguments) -> Result<ExitCode> {
+    let compiler = Compiler::open(arguments.nvrtc.as_deref(), None)?;
+    let (major, minor) = compiler.version();
+    output::print_line(&format!("NVRTC {major}.{minor}"))?;
+    let mut graphs: Vec<Named> = page(LANGUAGE).map_err(anyhow::Error::msg)?;
+    graphs.extend(random(1).map_err(anyhow::Error::msg)?);
+    graphs.extend(formats().map_err(anyhow::Error::msg)?);
+    let prepared = Prepared::open(embedded::source())?;
+    graphs.extend(prepared.graphs.steps.iter().map(|step| Named {
+        name: format!("{}, step {}", embedded::NAME, step.name()),
+        graph: step.clone(),
+        weights: prepared.weights.clone(),
+    }));
+    let mut failures = Vec::new();
+    for architecture in &arguments.arch {
+        let started = Instant::now();
+        let (mut kernels, mut registers, mut spills) = (0, 0, 0);
+        for named in &graphs {
+            let what = format!("{} for {architecture}", named.name);
+            let text = match module_text(&named.graph, &named.weights, &LoadOptions::default()) {
+                Ok(text) => text,
+                Err(error) => {
+                    failures.push(format!("{what}: {error}"));
+                    continue;
+                }
+            };
+            match compiler.compile(&text, architecture) {
+                Err(error) => failures.push(format!("{what}: {error}")),
+                Ok(compiled) => {
+                    for kernel in resources(&compiled) {
+                        kernels += 1;
+                        registers = registers.max(kernel.registers);
+                        spills = spills.max(kernel.spills);
+                        if kernel.spills > arguments.spill_limit {
+                            let (name, bytes) = (&kernel.kernel, kernel.spills);
+                            failures.push(format!("{what}: `{name}` spills {bytes} bytes a thread"));
+                        }
+                    }
+                }
+            }
+        }
+        output::print_line(&format!(
+            "{architecture:<8} {} modules, {kernels} kernels, at most {registers} registers and {spills} bytes spilled, \
+             {:.1} s",
+            graphs.len(),
+            started.elapsed().as_secs_f64()
+        ))?;
+    }
+    if !failures.is_empty() {
+        bail!("{} failed:\n{}", failures.len(), failures.join("\n"));
+    }
+    Ok(ExitCode::SUCCESS)
+}
