@@ -362,6 +362,9 @@ pub struct ExecArguments {
     /// Where the result goes, as .npy
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub output: Option<PathBuf>,
+    /// Print the time of each GPU kernel instead of the result
+    #[arg(long)]
+    pub profile: bool,
     #[command(flatten)]
     pub device: DeviceArguments,
     #[command(flatten)]
@@ -448,6 +451,9 @@ pub struct BenchArguments {
     /// Print one JSON object instead of a table
     #[arg(long)]
     pub json: bool,
+    /// Print the time of each GPU kernel of one generated token instead
+    #[arg(long)]
+    pub profile: bool,
     #[command(flatten)]
     pub device: DeviceArguments,
     #[command(flatten)]

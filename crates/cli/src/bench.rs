@@ -4,14 +4,14 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::Result;
-use fiddlehead_engine::{Model, Session};
+use fiddlehead_engine::{Model, Prepared, Session};
 use serde_json::json;
 
 use crate::arguments::BenchArguments;
 use crate::failure::usage;
 use crate::random::Random;
 use crate::statistics::mean_and_deviation;
-use crate::{device, memory, output};
+use crate::{device, kernels, memory, output};
 
 /// Tokens of the generation that warms up.
 const WARM_UP: usize = 16;
@@ -28,6 +28,13 @@ struct Samples {
 /// # Errors
 /// Whatever keeps it from loading or running.
 pub fn bench(arguments: &BenchArguments) -> Result<ExitCode> {
+    if arguments.profile {
+        let prepared = Prepared::open(device::source(arguments.model.model.as_deref()))?;
+        let options = device::load_options(&arguments.device);
+        let Prepared { graphs, weights, .. } = &prepared;
+        let times = device::cuda(&arguments.device)?.time_step(&graphs.steps[0], weights, &options, 1, 50)?;
+        return output::print(&kernels::times(&times)).map(|()| ExitCode::SUCCESS);
+    }
     let device = device::device(&arguments.device)?;
     let described = device.describe();
     let mut model = device::load_on(device.as_ref(), &arguments.model, &arguments.device)?;

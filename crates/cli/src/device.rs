@@ -49,6 +49,15 @@ pub fn device(arguments: &DeviceArguments) -> Result<Box<dyn Device>> {
     }
 }
 
+/// The GPU that flags name, the first one when they name none.
+///
+/// # Errors
+/// As [`gpu`].
+pub fn cuda(arguments: &DeviceArguments) -> Result<CudaDevice> {
+    let index = if let DeviceName::Cuda(index) = arguments.device { index } else { 0 };
+    Ok(CudaDevice::new(Arc::new(gpu(arguments, index)?)))
+}
+
 /// The GPU of a number, with the compiler for its kernels.
 ///
 /// # Errors

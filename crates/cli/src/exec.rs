@@ -13,7 +13,7 @@ use crate::arguments::ExecArguments;
 use crate::failure::usage;
 use crate::npy::{self, Array};
 use crate::random::Random;
-use crate::{device, files, output};
+use crate::{device, files, kernels, output};
 
 /// The function that runs.
 const MAIN: &str = "main";
@@ -63,6 +63,10 @@ pub fn exec(arguments: &ExecArguments) -> Result<ExitCode> {
         .map(|input| values(input, given.get(&input.name)))
         .collect::<Result<Vec<_>>>()?;
     let options = device::load_options(&arguments.device);
+    if arguments.profile {
+        let times = device::cuda(&arguments.device)?.time_call(function.graph(), &inputs, &options, 20)?;
+        return output::print(&kernels::times(&times)).map(|()| ExitCode::SUCCESS);
+    }
     let results = function.call(device::device(&arguments.device)?.as_ref(), &inputs, &options)?;
     match &arguments.output {
         Some(path) => write(path, &results)?,

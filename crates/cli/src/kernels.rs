@@ -1,9 +1,11 @@
 //! `fiddlehead kernels build`: every kernel of the programs at hand compiled, no GPU needed.
 
+use std::fmt::Write;
 use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::{Result, bail};
+use fiddlehead_cuda::KernelTime;
 use fiddlehead_cuda::build::{module_text, resources};
 use fiddlehead_cuda::driver::Compiler;
 use fiddlehead_engine::Prepared;
@@ -72,4 +74,23 @@ pub fn build(arguments: &KernelsBuildArguments) -> Result<ExitCode> {
         bail!("{} failed:\n{}", failures.len(), failures.join("\n"));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A table of kernels and their times, and the sum of each family.
+pub fn times(times: &[KernelTime]) -> String {
+    let mut text = String::from("| kernel | family | blocks | µs |\n|---|---|--:|--:|\n");
+    let mut families: Vec<(&str, usize, f64)> = Vec::new();
+    for time in times {
+        let KernelTime { kernel, family, blocks, microseconds } = time;
+        let _ = writeln!(text, "| {kernel} | {family} | {blocks} | {microseconds:.1} |");
+        match families.iter_mut().find(|(known, ..)| known == family) {
+            Some((_, count, sum)) => (*count, *sum) = (*count + 1, *sum + microseconds),
+            None => families.push((family, 1, *microseconds)),
+        }
+    }
+    text.push_str("\n| family | kernels | µs |\n|---|--:|--:|\n");
+    for (family, count, sum) in families {
+        let _ = writeln!(text, "| {family} | {count} | {sum:.1} |");
+    }
+    text
 }

@@ -13,4 +13,4 @@ mod memory;
 pub mod runtime;
 
 pub use error::CudaError;
-pub use executor::CudaDevice;
+pub use executor::{CudaDevice, KernelTime};

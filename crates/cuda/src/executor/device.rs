@@ -3,14 +3,15 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use fiddlehead_graph::{Graph, ModelGraph, NodeId};
+use fiddlehead_forest::{Forest, SessionId};
+use fiddlehead_graph::{Element, Graph, Input, ModelGraph, NodeId};
 use fiddlehead_plan::{
     Collected, Device, DeviceError, Executor, Family, InputBuffers, LoadOptions, PlanReport, Policy,
     StepReport, Values, Weights,
 };
 use fiddlehead_storage::Tensor;
 
-use super::machine::Machine;
+use super::machine::{KernelTime, Machine};
 use super::model::CudaExecutor;
 use crate::emit::{Context, Kernel, Program, lower};
 use crate::memory::{Block, Pool};
@@ -33,6 +34,85 @@ impl CudaDevice {
     /// The device that launches every kernel by itself: to be compared with recorded launches.
     pub fn eager(self) -> CudaDevice {
         CudaDevice { record: false, ..self }
+    }
+
+    /// The times of the kernels of a plain function, each the mean of so many launches.
+    ///
+    /// # Errors
+    /// As [`Device::call`].
+    pub fn time_call(
+        &self,
+        graph: &Graph,
+        inputs: &[Values],
+        options: &LoadOptions,
+        repeats: u32,
+    ) -> Result<Vec<KernelTime>, DeviceError> {
+        let (machine, _) = self.called(graph, inputs, options)?;
+        Ok(machine.profile(repeats)?)
+    }
+
+    /// The times of the kernels of a model's step over a chain of `rows` new nodes of a fresh session, all inputs zero.
+    ///
+    /// # Errors
+    /// As loading and running it.
+    pub fn time_step(
+        &self,
+        graph: &Graph,
+        weights: &Weights,
+        options: &LoadOptions,
+        rows: usize,
+        repeats: u32,
+    ) -> Result<Vec<KernelTime>, DeviceError> {
+        let policy = CudaDevice::policy(options)?;
+        let pool = Pool::new(Arc::clone(&self.runtime));
+        let program = lower(graph, Context { weights, policy: &policy })?;
+        let blocks = upload(&pool, &program, &mut HashMap::new())?;
+        let mut machine = Machine::new(program, blocks, pool)?;
+        let forest = Forest::single_chain(SessionId(0), 0, rows)
+            .map_err(|error| DeviceError::Option(error.to_string()))?;
+        let zeros = |input: &Input| {
+            let count = input.shape.iter().product::<usize>() * if input.per_node { rows } else { 1 };
+            match input.element {
+                Element::F32 => Values::F32(vec![0.0; count]),
+                Element::I32 => Values::I32(vec![0; count]),
+                Element::Bool => Values::Bool(vec![false; count]),
+                Element::Id => Values::Id(vec![0; count]),
+            }
+        };
+        let given: Vec<Values> = graph.inputs().iter().map(zeros).collect();
+        let inputs = InputBuffers::new(graph.inputs(), &given, rows)?;
+        machine.run(&forest, &inputs, &mut [&mut machine.session()])?;
+        Ok(machine.profile(repeats)?)
+    }
+
+    /// Runs a plain function once; gives the machine, and the outputs.
+    fn called(
+        &self,
+        graph: &Graph,
+        inputs: &[Values],
+        options: &LoadOptions,
+    ) -> Result<(Machine, Vec<Values>), DeviceError> {
+        if let Some(input) = graph.inputs().iter().find(|input| input.per_node) {
+            let why = "a plain function has no input of each node: load it as a model's step".into();
+            return Err(DeviceError::Input { name: input.name.clone(), why });
+        }
+        if !graph.states().is_empty() || !graph.histories().is_empty() {
+            let why = "it has states or histories: load it as a model's step".into();
+            return Err(DeviceError::Unsupported { what: format!("`{}`", graph.name()), why });
+        }
+        let policy = CudaDevice::policy(options)?;
+        let inputs = InputBuffers::new(graph.inputs(), inputs, 1)?;
+        let program = lower(graph, Context { weights: &Weights::new(), policy: &policy })?;
+        let pool = Pool::new(Arc::clone(&self.runtime));
+        let mut machine = Machine::new(program, Vec::new(), pool)?;
+        machine.run_alone(&inputs)?;
+        let mut found = Vec::new();
+        for (place, output) in graph.outputs().iter().enumerate() {
+            let mut collected = Collected::new(graph.node(output.node).element);
+            collected.extend(&machine.output(place)?.1);
+            found.push(collected.values);
+        }
+        Ok((machine, found))
     }
 
     pub(crate) fn policy(options: &LoadOptions) -> Result<Policy, DeviceError> {
@@ -108,27 +188,7 @@ impl Device for CudaDevice {
         inputs: &[Values],
         options: &LoadOptions,
     ) -> Result<Vec<Values>, DeviceError> {
-        if let Some(input) = graph.inputs().iter().find(|input| input.per_node) {
-            let why = "a plain function has no input of each node: load it as a model's step".into();
-            return Err(DeviceError::Input { name: input.name.clone(), why });
-        }
-        if !graph.states().is_empty() || !graph.histories().is_empty() {
-            let why = "it has states or histories: load it as a model's step".into();
-            return Err(DeviceError::Unsupported { what: format!("`{}`", graph.name()), why });
-        }
-        let policy = CudaDevice::policy(options)?;
-        let inputs = InputBuffers::new(graph.inputs(), inputs, 1)?;
-        let program = lower(graph, Context { weights: &Weights::new(), policy: &policy })?;
-        let pool = Pool::new(Arc::clone(&self.runtime));
-        let mut machine = Machine::new(program, Vec::new(), pool)?;
-        machine.run_alone(&inputs)?;
-        let mut found = Vec::new();
-        for (place, output) in graph.outputs().iter().enumerate() {
-            let mut collected = Collected::new(graph.node(output.node).element);
-            collected.extend(&machine.output(place)?.1);
-            found.push(collected.values);
-        }
-        Ok(found)
+        self.called(graph, inputs, options).map(|(_, found)| found)
     }
 
     fn explain(&self, graph: &Graph, options: &LoadOptions) -> Result<PlanReport, DeviceError> {

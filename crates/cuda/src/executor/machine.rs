@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use fiddlehead_forest::Forest;
 use fiddlehead_graph::{Graph, NodeId};
@@ -17,6 +18,19 @@ use crate::runtime::{Function, KernelName, Recording, Runtime};
 
 /// Bytes of `struct Trap` in `kernels/prelude.cuh`.
 const TRAP: usize = 40;
+
+/// How long one kernel of a program takes.
+#[derive(Clone, Debug)]
+pub struct KernelTime {
+    /// Its name.
+    pub kernel: String,
+    /// The family of what it serves.
+    pub family: &'static str,
+    /// Blocks of its launch.
+    pub blocks: u32,
+    /// Mean time of a launch.
+    pub microseconds: f64,
+}
 
 /// One launch of a regime.
 #[derive(Clone, Debug)]
@@ -293,6 +307,34 @@ impl Machine {
             plan.recording = Some(recorded);
         }
         Ok(())
+    }
+
+    /// The time of each kernel of the batch that ran last: the mean of so many launches in a row.
+    pub(super) fn profile(&self, repeats: u32) -> Result<Vec<KernelTime>, CudaError> {
+        let Some(plan) = self.plans.get(&self.last) else { return Ok(Vec::new()) };
+        let runtime = &self.pool.runtime;
+        let first = self.program.prologue.len();
+        let mut times = Vec::with_capacity(plan.launches.len());
+        for launch in &plan.launches {
+            let kernel = &self.program.kernels[launch.kernel];
+            let function = &self.functions[first + launch.kernel];
+            // A kernel only writes what it made: again it makes the same.
+            runtime.launch(function, launch.grid, kernel.block, &launch.arguments)?;
+            runtime.synchronise()?;
+            let started = Instant::now();
+            for _ in 0..repeats.max(1) {
+                runtime.launch(function, launch.grid, kernel.block, &launch.arguments)?;
+            }
+            runtime.synchronise()?;
+            let microseconds = started.elapsed().as_secs_f64() * 1e6 / f64::from(repeats.max(1));
+            times.push(KernelTime {
+                kernel: kernel.name.clone(),
+                family: kernel.family,
+                blocks: launch.grid,
+                microseconds,
+            });
+        }
+        Ok(times)
     }
 
     fn reset_trap(&self) -> Result<(), CudaError> {

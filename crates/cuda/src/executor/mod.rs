@@ -13,3 +13,4 @@ mod model;
 mod session;
 
 pub use device::CudaDevice;
+pub use machine::KernelTime;
