@@ -107,10 +107,11 @@ static int launch(void (*kernel)(const uint64_t*), const uint64_t* given, unsign
     return 0;
 }
 
-// An address that becomes whatever pointer a kernel declares.
+// An address that becomes whatever pointer a kernel declares, or a number.
 struct Any {
     uint64_t address;
     template <class T> operator T*() const { return (T*)address; }
+    operator unsigned long long() const { return address; }
 };
 
 }  // namespace emulator

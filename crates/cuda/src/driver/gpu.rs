@@ -288,8 +288,8 @@ impl Runtime for Gpu {
     fn allocate(&self, bytes: usize) -> Result<u64, CudaError> {
         let mut address = 0;
         let mut full = false;
-        // SAFETY: one address is written.
         let result = self.inner.call("cuMemAlloc", |driver| {
+            // SAFETY: one address is written.
             let code = unsafe { (driver.cuMemAlloc_v2)(&mut address, bytes.max(1)) };
             full = code == OUT_OF_MEMORY;
             code
@@ -394,9 +394,11 @@ impl Runtime for Gpu {
     }
     fn record(&self) -> Result<bool, CudaError> {
         let stream = self.inner.stream;
-        // SAFETY: the stream is not recording; mode 1 keeps the rule to this thread.
-        self.inner
-            .call("cuStreamBeginCapture", |driver| unsafe { (driver.cuStreamBeginCapture_v2)(stream, 1) })?;
+        let begin = |driver: &Driver| {
+            // SAFETY: the stream is not recording; mode 1 keeps the rule to this thread.
+            unsafe { (driver.cuStreamBeginCapture_v2)(stream, 1) }
+        };
+        self.inner.call("cuStreamBeginCapture", begin)?;
         Ok(true)
     }
     fn recorded(&self) -> Result<Recording, CudaError> {
