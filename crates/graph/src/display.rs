@@ -191,9 +191,9 @@ impl Text<'_> {
             out += " in ";
             match range {
                 Range::Fixed(n) => out += &n.to_string(),
-                Range::Between { start, end, .. } => {
+                Range::Between { start, end, inclusive, .. } => {
                     out += &self.expr(start, Binding::Sum);
-                    out += "..";
+                    out += if *inclusive { "..=" } else { ".." };
                     out += &self.expr(end, Binding::Sum);
                 }
             }

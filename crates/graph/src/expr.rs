@@ -128,13 +128,24 @@ impl Range {
             f(end);
         }
     }
+    /// Whether two ranges are written alike, whatever is known of their lengths.
+    pub fn same_values(&self, other: &Range) -> bool {
+        match (self, other) {
+            (Range::Fixed(n), Range::Fixed(m)) => n == m,
+            (
+                Range::Between { start, end, inclusive, .. },
+                Range::Between { start: low, end: high, inclusive: closed, .. },
+            ) => start == low && end == high && inclusive == closed,
+            _ => false,
+        }
+    }
     /// The same extent with each expression replaced by what `f` makes of it.
     pub fn map_exprs(&self, f: &mut dyn FnMut(&Expr) -> Expr) -> Range {
         match self {
             Range::Fixed(n) => Range::Fixed(*n),
-            Range::Between { start, end, bound } => {
+            Range::Between { start, end, inclusive, bound } => {
                 let start = f(start);
-                Range::Between { start, end: f(end), bound: *bound }
+                Range::Between { start, end: f(end), inclusive: *inclusive, bound: *bound }
             }
         }
     }

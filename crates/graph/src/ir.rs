@@ -148,14 +148,18 @@ pub struct Compute {
 pub enum Range {
     /// `0 .. n`.
     Fixed(usize),
-    /// `start .. end` (exclusive), expressions over earlier axes, [`Expr::Here`], and loads. A tensor with such an
-    /// axis is local: it is loaded only inside that range, by the absolute value of the axis.
+    /// `start .. end` or `start ..= end`, expressions over earlier axes, [`Expr::Here`], and loads. A tensor with such
+    /// an axis is local: it is loaded only inside that range, by the absolute value of the axis.
     Between {
         /// First value.
         start: Expr,
-        /// One past the last value; an empty range when not above `start`.
+        /// One past the last value, or the last value itself when `inclusive`; the range is empty when no value lies
+        /// between.
         end: Expr,
-        /// A proven upper bound on `end - start`, when one is known without knowing `here`.
+        /// Whether `end` belongs to the range: where the value after it may be no i32. Where it is one for certain,
+        /// rewrites write the end one greater instead, so that a range that ends at `here` has one form.
+        inclusive: bool,
+        /// A proven upper bound on the number of values, when one is known without knowing `here`.
         bound: Option<usize>,
     },
 }

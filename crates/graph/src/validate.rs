@@ -232,14 +232,20 @@ impl Validator<'_> {
     fn range(&self, id: NodeId, range: &Range, axis: usize) -> Result<Extent, Broken> {
         match range {
             Range::Fixed(n) => Ok(Some(*n)),
-            Range::Between { start, end, bound } => {
+            Range::Between { start, end, inclusive, bound } => {
                 let scope = Scope { reader: id, axes: axis, accumulator: None };
                 expect("the start of an axis", Element::I32, element_of(self, start, scope)?)?;
                 expect("the end of an axis", Element::I32, element_of(self, end, scope)?)?;
                 if let (Expr::Int(start), Expr::Int(end), Some(bound)) = (start, end, bound)
-                    && end - start > *bound as i64
+                    && end - start + i64::from(*inclusive) > *bound as i64
                 {
-                    return Err(("bounds", format!("axis {axis} is {start}..{end}, its bound {bound}")));
+                    return Err((
+                        "bounds",
+                        format!(
+                            "axis {axis} is {start}..{}{end}, its bound {bound}",
+                            if *inclusive { "=" } else { "" }
+                        ),
+                    ));
                 }
                 Ok(None)
             }

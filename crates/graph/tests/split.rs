@@ -59,7 +59,12 @@ fn generate(prompt: usize, wanted: usize) -> Scan {
     let next = tensor(&mut b, "memory'", &[WIDTH], Element::F32, body);
     b.assign(memory, next);
     let xs = b.history("xs", x);
-    let path = Range::Between { start: Expr::Int(0), end: add(Expr::Here, Expr::Int(1)), bound: None };
+    let path = Range::Between {
+        start: Expr::Int(0),
+        end: add(Expr::Here, Expr::Int(1)),
+        inclusive: false,
+        bound: None,
+    };
     let read = Expr::History { history: xs, depth: Box::new(Expr::Axis(1)), indices: vec![Expr::Axis(0)] };
     let sum = fold(&mut b, FoldKind::Sum, &[WIDTH], path, read);
     let mixed = multiply(

@@ -112,9 +112,10 @@ fn folds_have_their_own_rules() {
     assert_eq!(fold(ordered(Expr::Axis(0)), three(), add(), Element::I32), "ok");
     assert_eq!(fold(ordered(Expr::Axis(1)), three(), add(), Element::I32), "scope");
     assert_eq!(fold(ordered(Expr::Float(0.0)), three(), add(), Element::I32), "type");
-    let later = Range::Between { start: Expr::Int(0), end: Expr::Axis(1), bound: None };
+    let later = Range::Between { start: Expr::Int(0), end: Expr::Axis(1), inclusive: false, bound: None };
     assert_eq!(fold(FoldKind::Sum, vec![later], Expr::Int(1), Element::I32), "scope");
-    let unbounded = Range::Between { start: Expr::Int(0), end: Expr::Int(9), bound: Some(3) };
+    let unbounded =
+        Range::Between { start: Expr::Int(0), end: Expr::Int(9), inclusive: false, bound: Some(3) };
     assert_eq!(fold(FoldKind::Sum, vec![unbounded], Expr::Int(1), Element::I32), "bounds");
 }
 
@@ -123,7 +124,12 @@ fn local_tensors_are_only_loaded() {
     let end = || Expr::binary(Binary::Add, Expr::Axis(0), Expr::Int(1));
     let local = |b: &mut GraphBuilder| {
         let mut compute = elementwise(&[4], Expr::Float(1.0));
-        compute.axes.push(Range::Between { start: Expr::Int(0), end: end(), bound: Some(4) });
+        compute.axes.push(Range::Between {
+            start: Expr::Int(0),
+            end: end(),
+            inclusive: false,
+            bound: Some(4),
+        });
         b.compute(compute, Element::F32, origin("s"))
     };
     assert_eq!(

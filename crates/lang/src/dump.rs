@@ -127,9 +127,9 @@ impl Dump<'_> {
         self.put(" in ");
         match &axis.range {
             Range::Fixed(size) => self.size(size),
-            Range::Between { start, end } => {
+            Range::Between { start, end, inclusive } => {
                 self.expr(start);
-                self.put("..");
+                self.put(if *inclusive { "..=" } else { ".." });
                 self.expr(end);
             }
             Range::Path => self.put("path"),

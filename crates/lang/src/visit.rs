@@ -79,7 +79,7 @@ pub fn each_part<'e>(expr: &'e Expr, f: &mut dyn FnMut(&'e Expr)) {
 
 fn each_in_axes<'e>(axes: &'e [Axis], f: &mut dyn FnMut(&'e Expr)) {
     for axis in axes {
-        if let Range::Between { start, end } = &axis.range {
+        if let Range::Between { start, end, .. } = &axis.range {
             f(start);
             f(end);
         }

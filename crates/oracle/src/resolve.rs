@@ -79,7 +79,12 @@ pub(crate) enum Typed<R> {
 #[derive(Debug)]
 pub(crate) enum Extent<R> {
     Fixed(usize),
-    Between { start: Int<R>, end: Int<R> },
+    /// `end` is the last value when `inclusive`, else one past it.
+    Between {
+        start: Int<R>,
+        end: Int<R>,
+        inclusive: bool,
+    },
 }
 
 /// A tensor defined element by element, types known.
@@ -164,8 +169,9 @@ impl<'graph> Resolver<'graph> {
         for range in ranges {
             extents.push(match range {
                 Range::Fixed(extent) => Extent::Fixed(*extent),
-                Range::Between { start, end, .. } => {
-                    Extent::Between { start: self.int(start)?, end: self.int(end)? }
+                Range::Between { start, end, inclusive, .. } => {
+                    let (start, end) = (self.int(start)?, self.int(end)?);
+                    Extent::Between { start, end, inclusive: *inclusive }
                 }
             });
             // An axis may be named from here on, not in its own range.

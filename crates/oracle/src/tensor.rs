@@ -48,9 +48,9 @@ impl<R: Real> Frame<'_, R> {
     pub(crate) fn range(&self, extent: &Extent<R>, point: &Point<R>) -> (i64, i64) {
         match extent {
             Extent::Fixed(extent) => (0, *extent as i64),
-            Extent::Between { start, end } => {
+            Extent::Between { start, end, inclusive } => {
                 let start = self.int(start, point);
-                (start, self.int(end, point).max(start))
+                (start, (self.int(end, point) + i64::from(*inclusive)).max(start))
             }
         }
     }

@@ -98,16 +98,18 @@ impl Values {
                 .iter()
                 .filter_map(|&(atom, coefficient)| match self.facts(atom).kind {
                     Kind::Axis(axis) => match self.extents[axis] {
-                        Extent::Between { low, high } => Some((axis, atom, coefficient, low, high)),
+                        Extent::Between { low, high, inclusive } => {
+                            Some((axis, atom, coefficient, low, high, inclusive))
+                        }
                         Extent::Fixed { .. } => None,
                     },
                     _ => None,
                 })
                 .max_by_key(|found| found.0);
-            let Some((_, atom, coefficient, low, high)) = inner else { break };
+            let Some((_, atom, coefficient, low, high, inclusive)) = inner else { break };
             form.terms.retain(|term| term.0 != atom);
             let bound = if coefficient > 0 {
-                self.affine(high).minus(&Affine::constant(1))
+                self.affine(high).minus(&Affine::constant(i64::from(!inclusive)))
             } else {
                 self.affine(low)
             };

@@ -4,7 +4,7 @@
 //! Everything is evaluated eagerly; an arm that is not chosen is computed and dropped. That is right because only
 //! checks can fail, and each check carries the mask under which its expression counts.
 
-use fiddlehead_graph::{Binary, Compute, Expr, FoldKind, Graph, NodeId, Range, Unary};
+use fiddlehead_graph::{Binary, Compute, Element, Expr, FoldKind, Graph, NodeId, Range, Unary};
 
 use super::MAX_AXES;
 use super::frame::Read;
@@ -154,14 +154,15 @@ impl Builder<'_> {
                 };
                 axes.push(value);
             }
-            Range::Between { start, end, .. } => {
+            Range::Between { start, end, inclusive, .. } => {
+                let inclusive = *inclusive;
                 let low = self.expr(start, *mask, axes)?;
                 let high = self.expr(end, *mask, axes)?;
                 let place = self.values.extents.len();
-                self.values.extents.push(Extent::Between { low, high });
+                self.values.extents.push(Extent::Between { low, high, inclusive });
                 let value = self.values.axis(place);
                 axes.push(value);
-                let inhabited = self.values.binary(Binary::Less, low, high);
+                let inhabited = self.values.binary(below(inclusive), low, high);
                 *mask = self.values.and_mask(*mask, inhabited);
             }
         }
@@ -238,8 +239,9 @@ impl Builder<'_> {
     fn check(&mut self, rule: Rule, value: Value, mask: Option<Value>) -> Value {
         let everything = (i32::MIN as i64, i32::MAX as i64);
         let range = match rule {
-            Rule::Index { low, high, .. } => {
-                let (low, high) = (self.values.facts(low).range.0, self.values.facts(high).range.1 - 1);
+            Rule::Index { low, high, inclusive, .. } => {
+                let past = i64::from(!inclusive);
+                let (low, high) = (self.values.facts(low).range.0, self.values.facts(high).range.1 - past);
                 // Of an empty axis nothing is known, or the check would fold away.
                 if low <= high { (low, high) } else { everything }
             }
@@ -308,20 +310,21 @@ impl Builder<'_> {
         let empty = ranges.contains(&Range::Fixed(0));
         let mut checked: Vec<Value> = Vec::with_capacity(indices.len());
         for (axis, (index, range)) in indices.iter().zip(&ranges).enumerate() {
+            let id = index.element_in(self.graph, self.graph.node(self.reader).element) == Element::Id;
             let index = self.expr(index, mask, axes)?;
-            let (low, high) = match range {
-                Range::Fixed(n) => (self.values.integer(0), self.values.integer(*n as i64)),
-                Range::Between { start, end, .. } => {
+            let (low, high, inclusive) = match range {
+                Range::Fixed(n) => (self.values.integer(0), self.values.integer(*n as i64), false),
+                Range::Between { start, end, inclusive, .. } => {
                     let outer = checked.clone();
-                    (self.expr(start, mask, &outer)?, self.expr(end, mask, &outer)?)
+                    (self.expr(start, mask, &outer)?, self.expr(end, mask, &outer)?, *inclusive)
                 }
             };
             let proven = self.values.decide(Binary::LessEqual, low, index) == Some(true)
-                && self.values.decide(Binary::Less, index, high) == Some(true);
+                && self.values.decide(below(inclusive), index, high) == Some(true);
             checked.push(if proven {
                 index
             } else {
-                self.check(Rule::Index { read, axis, low, high }, index, mask)
+                self.check(Rule::Index { read, axis, low, high, inclusive, id }, index, mask)
             });
         }
         if empty {
@@ -342,6 +345,11 @@ impl Builder<'_> {
         }
         Ok(self.values.load(source, depth, checked, ty))
     }
+}
+
+/// How a value of a range compares with the range's end.
+fn below(inclusive: bool) -> Binary {
+    if inclusive { Binary::LessEqual } else { Binary::Less }
 }
 
 pub(super) fn check_layout(

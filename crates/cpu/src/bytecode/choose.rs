@@ -108,7 +108,9 @@ fn candidates(built: &Built, fold: Option<&FoldKind>) -> Vec<Nest> {
     }
     let depends = |axis: usize, on: usize| match values.extents[axis] {
         Extent::Fixed { .. } => false,
-        Extent::Between { low, high } => (values.facts(low).axes | values.facts(high).axes) >> on & 1 == 1,
+        Extent::Between { low, high, .. } => {
+            (values.facts(low).axes | values.facts(high).axes) >> on & 1 == 1
+        }
     };
     let mut nests = Vec::new();
     for vector in 0..count {
@@ -158,7 +160,7 @@ pub(super) fn live(built: &Built) -> Vec<Value> {
     let mut stack = vec![built.body];
     stack.extend(built.guard.iter().chain(&built.initial));
     for extent in &values.extents {
-        if let Extent::Between { low, high } = *extent {
+        if let Extent::Between { low, high, .. } = *extent {
             stack.extend([low, high]);
         }
     }
@@ -173,7 +175,7 @@ pub(super) fn live(built: &Built) -> Vec<Value> {
 fn turns(extent: Extent, values: &Values) -> f64 {
     match extent {
         Extent::Fixed { low, high } => high.saturating_sub(low) as f64,
-        Extent::Between { low, high } => {
+        Extent::Between { low, high, .. } => {
             let most = values.facts(high).range.1 - values.facts(low).range.0;
             if (0..4096).contains(&most) { most as f64 } else { 256.0 }
         }

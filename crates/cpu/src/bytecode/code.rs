@@ -169,7 +169,7 @@ pub(super) struct Depth {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum CheckRule {
-    Index { read: Read, axis: usize, low: Slot, high: Slot },
+    Index { read: Read, axis: usize, low: Slot, high: Slot, inclusive: bool, id: bool },
     Depth { history: HistoryId },
     NonZero,
     NonNegative,
@@ -249,6 +249,8 @@ pub(super) struct Store {
 pub(super) enum Bound {
     Known(i64),
     Slot(Slot),
+    /// One more than the slot holds, which may be no i32.
+    Past(Slot),
 }
 
 #[derive(Clone, Debug)]

@@ -17,6 +17,8 @@ pub(super) enum BoxAxis {
     Between {
         low: Box<Code>,
         high: Box<Code>,
+        /// Whether the greatest end is itself a value.
+        inclusive: bool,
     },
 }
 
@@ -90,7 +92,7 @@ pub(super) fn compile_box(
     for (place, range) in axes.iter().enumerate() {
         box_axes.push(match range {
             Range::Fixed(extent) => BoxAxis::Fixed(*extent),
-            Range::Between { start, end, .. } => {
+            Range::Between { start, end, inclusive, .. } => {
                 let extreme = |expr: &Expr, kind: FoldKind| {
                     let varies = expr.any(&mut |part| matches!(part, Expr::Axis(_)));
                     let fold = varies.then(|| Fold { kind, axes: axes[..place].to_vec() });
@@ -115,7 +117,8 @@ pub(super) fn compile_box(
                     };
                     Ok(Box::new(emit(emission)))
                 };
-                BoxAxis::Between { low: extreme(start, FoldKind::Min)?, high: extreme(end, FoldKind::Max)? }
+                let (low, high) = (extreme(start, FoldKind::Min)?, extreme(end, FoldKind::Max)?);
+                BoxAxis::Between { low, high, inclusive: *inclusive }
             }
         });
     }

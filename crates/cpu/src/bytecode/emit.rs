@@ -134,7 +134,7 @@ impl Emitter<'_> {
         let mut stack = vec![built.body];
         stack.extend(built.guard.iter().chain(&built.initial));
         for extent in &built.values.extents {
-            if let Extent::Between { low, high } = *extent {
+            if let Extent::Between { low, high, .. } = *extent {
                 stack.extend([low, high]);
             }
         }
@@ -285,11 +285,13 @@ impl Emitter<'_> {
             }
             Kind::Check { rule, value: checked, mask } => {
                 let rule = match rule {
-                    Rule::Index { read, axis, low, high } => CheckRule::Index {
+                    Rule::Index { read, axis, low, high, inclusive, id } => CheckRule::Index {
                         read,
                         axis,
                         low: self.operand(low, vector, place),
                         high: self.operand(high, vector, place),
+                        inclusive,
+                        id,
                     },
                     Rule::Depth { read: Read::History(history) } => CheckRule::Depth { history },
                     Rule::Depth { .. } | Rule::NonNegative => CheckRule::NonNegative,
@@ -330,9 +332,10 @@ impl Emitter<'_> {
         for (place, &axis) in self.nest.order.clone().iter().enumerate() {
             let (low, high) = match built.values.extents[axis] {
                 Extent::Fixed { low, high } => (Bound::Known(low as i64), Bound::Known(high as i64)),
-                Extent::Between { low, high } => {
+                Extent::Between { low, high, inclusive } => {
                     let at = Place::Before(place);
-                    (Bound::Slot(self.scalar(low, at)), Bound::Slot(self.scalar(high, at)))
+                    let (low, high) = (self.scalar(low, at), self.scalar(high, at));
+                    (Bound::Slot(low), if inclusive { Bound::Past(high) } else { Bound::Slot(high) })
                 }
             };
             let fixed = matches!(built.values.extents[axis], Extent::Fixed { .. });

@@ -159,6 +159,8 @@ impl Machine<'_> {
             Bound::Known(value) => value,
             // SAFETY: a bound's slot is a scalar.
             Bound::Slot(slot) => unsafe { *self.pointers[slot as usize] as i32 as i64 },
+            // SAFETY: as above.
+            Bound::Past(slot) => unsafe { *self.pointers[slot as usize] as i32 as i64 + 1 },
         }
     }
 
@@ -196,9 +198,9 @@ impl Machine<'_> {
             for lane in 0..n {
                 let value = word(check.value, lane);
                 let (fits, harmless) = match check.rule {
-                    CheckRule::Index { low, high, .. } => {
-                        let low = word(low, lane);
-                        (value >= low && value < word(high, lane), low)
+                    CheckRule::Index { low, high, inclusive, .. } => {
+                        let (low, high) = (word(low, lane), word(high, lane));
+                        (value >= low && (value < high || (inclusive && value == high)), low)
                     }
                     CheckRule::Depth { .. } => (value <= self.here, -1),
                     CheckRule::NonZero => (value != 0, 1),
@@ -218,9 +220,13 @@ impl Machine<'_> {
         // SAFETY: the caller vouches for the slots.
         let word = |slot: Slot| unsafe { *self.pointers[slot as usize].add(lane) as i32 as i64 };
         match check.rule {
-            CheckRule::Index { read, axis, low, high } => {
-                TrapKind::Index { what: read, axis, index: value.into(), low: word(low), high: word(high) }
-            }
+            CheckRule::Index { read, axis, low, high, inclusive, id } => TrapKind::Index {
+                what: read,
+                axis,
+                index: if id { i64::from(value as u32) } else { i64::from(value) },
+                low: word(low),
+                high: word(high) + i64::from(inclusive),
+            },
             CheckRule::Depth { history } => {
                 TrapKind::AboveHere { history, depth: value.into(), here: self.here }
             }

@@ -114,10 +114,11 @@ impl BlockProgram {
         for (place, axis) in self.box_axes.iter().enumerate() {
             (shape.origin[place], shape.extent[place]) = match axis {
                 BoxAxis::Fixed(extent) => (0, *extent as u32),
-                BoxAxis::Between { low, high } => {
+                BoxAxis::Between { low, high, inclusive } => {
                     let low = self.bound(low, frame, row, scratch)?;
                     let high = self.bound(high, frame, row, scratch)?;
-                    (low, (high as i64 - low as i64).clamp(0, u32::MAX as i64) as u32)
+                    let count = high as i64 + i64::from(*inclusive) - low as i64;
+                    (low, count.clamp(0, u32::MAX as i64) as u32)
                 }
             };
         }

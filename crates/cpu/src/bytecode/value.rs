@@ -35,12 +35,15 @@ impl Type {
 /// lanes where the rule fails without a mask.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Rule {
-    /// `low <= value < high`.
+    /// `low <= value < high`, or `value <= high` when `inclusive`.
     Index {
         read: Read,
         axis: usize,
         low: Value,
         high: Value,
+        inclusive: bool,
+        /// Whether the index is an id, which has no sign.
+        id: bool,
     },
     /// `value <= here`; a masked offender becomes depth -1.
     Depth {
@@ -90,8 +93,16 @@ pub(super) struct Facts {
 /// The extent of a loop's axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Extent {
-    Fixed { low: usize, high: usize },
-    Between { low: Value, high: Value },
+    Fixed {
+        low: usize,
+        high: usize,
+    },
+    /// `high` is the last value when `inclusive`, else one past it.
+    Between {
+        low: Value,
+        high: Value,
+        inclusive: bool,
+    },
 }
 
 /// All values of one node's program.
@@ -160,8 +171,9 @@ impl Values {
     pub fn axis(&mut self, axis: usize) -> Value {
         let range = match self.extents[axis] {
             Extent::Fixed { low, high } => (low as i64, (high as i64 - 1).max(low as i64)),
-            Extent::Between { low, high } => {
-                let (low, high) = (self.facts(low).range.0, self.facts(high).range.1.saturating_sub(1));
+            Extent::Between { low, high, inclusive } => {
+                let past = i64::from(!inclusive);
+                let (low, high) = (self.facts(low).range.0, self.facts(high).range.1.saturating_sub(past));
                 (low, high.max(low))
             }
         };

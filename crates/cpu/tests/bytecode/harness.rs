@@ -244,7 +244,7 @@ pub fn fixed(shape: &[usize]) -> Vec<Range> {
     shape.iter().map(|&extent| Range::Fixed(extent)).collect()
 }
 pub fn between(start: Expr, end: Expr) -> Range {
-    Range::Between { start, end, bound: None }
+    Range::Between { start, end, inclusive: false, bound: None }
 }
 pub fn path() -> Range {
     between(int(0), op(Binary::Add, Expr::Here, int(1)))

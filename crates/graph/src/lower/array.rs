@@ -10,6 +10,7 @@ use super::frame::{Tensor, TensorFold};
 use super::value::{Base, Value, View, is_plain, length};
 use crate::ir::*;
 use crate::rewrite::affine::Affine;
+use crate::rewrite::simplify::past;
 
 impl<'a> Lowerer<'a> {
     pub(super) fn chosen(
@@ -144,15 +145,17 @@ impl<'a> Lowerer<'a> {
                 hir::Range::Fixed(size) => Range::Fixed(self.extent(size, span)?),
                 hir::Range::Path => {
                     let end = Expr::binary(Binary::Add, Expr::Here, Expr::Int(1));
-                    Range::Between { start: Expr::Int(0), end, bound: None }
+                    Range::Between { start: Expr::Int(0), end, inclusive: false, bound: None }
                 }
-                hir::Range::Between { start, end } => {
+                hir::Range::Between { start, end, inclusive } => {
                     let start = self.scalar(start)?;
                     let start = self.settled_scalar(start, Element::I32, span)?;
                     let end = self.scalar(end)?;
                     let end = self.settled_scalar(end, Element::I32, span)?;
-                    let bound = self.bound(&start, &end);
-                    Range::Between { start, end, bound }
+                    let past = if *inclusive { past(&end, &self.frame().around) } else { None };
+                    let (end, inclusive) = past.map_or((end, *inclusive), |past| (past, false));
+                    let bound = self.bound(&start, &end, inclusive);
+                    Range::Between { start, end, inclusive, bound }
                 }
             };
             let variable = self.frame().variable(range);
@@ -163,13 +166,13 @@ impl<'a> Lowerer<'a> {
     }
 
     /// The most values that a range can have, when that is known whatever the depth.
-    fn bound(&mut self, start: &Expr, end: &Expr) -> Option<usize> {
+    fn bound(&mut self, start: &Expr, end: &Expr, inclusive: bool) -> Option<usize> {
         let around = &self.frame().around;
         let (first, last) = (Affine::of(start), Affine::of(end));
         if !first.interval(around).fits() || !last.interval(around).fits() {
             return None;
         }
-        let most = last.plus(first.scaled(-1)).interval(around).high;
+        let most = last.plus(first.scaled(-1)).interval(around).high.saturating_add(i64::from(inclusive));
         // Proofs take depths up to 2^30 into account: a bound near it says nothing.
         usize::try_from(most.max(0)).ok().filter(|&most| most < 1 << 29)
     }

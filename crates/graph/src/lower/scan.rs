@@ -90,6 +90,10 @@ impl<'a> Lowerer<'a> {
     pub(super) fn scan(&mut self, scan: &'a hir::Scan, span: Span) -> Result<Value, LowerError> {
         let trips = self.extent(&scan.turns, span)?;
         let first = self.extent(&scan.first, span)?;
+        let last = first as i64 + trips as i64 - 1;
+        if last > i64::from(i32::MAX) {
+            return Err(LowerError::Extent { span, value: last });
+        }
         let mut initials = Vec::new();
         for carry in &scan.carries {
             let name = self.function().local(carry.local).name.clone();

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use super::affine::Affine;
 use super::algebra::{Algebra, Form, Product, Term, axis_bit};
-use super::expand::{Analysis, Reader, absorbable, extent, identity, is_view};
+use super::expand::{Analysis, Ends, Reader, absorbable, extent, identity, is_view};
 use super::operand::{Operand, expr_reads};
 use super::{Refusal, Rule};
 use crate::ir::{Binary, Compute, Expr, FoldKind, Graph, NodeId, NodeKind, Range, Unary};

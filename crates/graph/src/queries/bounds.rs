@@ -124,13 +124,13 @@ impl Scope<'_> {
                 continue;
             }
             let axis = self.axes[place];
-            let (_, end) = analysis.range(reader, range, self.axes);
+            let ends = analysis.range(reader, range, self.axes);
             let without = analysis.algebra.index_combination(&[(greatest, 1), (axis, -1)]);
             if analysis.algebra.uses(without, place) {
                 return false;
             }
-            let one = analysis.algebra.int(1);
-            greatest = analysis.algebra.index_combination(&[(without, 1), (end, 1), (one, -1)]);
+            let beyond = analysis.algebra.int(if ends.inclusive { 0 } else { 1 });
+            greatest = analysis.algebra.index_combination(&[(without, 1), (ends.end, 1), (beyond, -1)]);
         }
         let left = analysis.algebra.index_combination(&[(here, 1), (greatest, -1)]);
         matches!(analysis.algebra.bounds(left), (Some(low), _) if low >= 0)

@@ -20,6 +20,16 @@ pub(super) struct Analysis<'g> {
     pub feedback: Vec<Option<u32>>,
 }
 
+/// The ends of a range. Of two ranges with one and the same values these may still differ: `n ..= m` is never
+/// written as `n .. m + 1` where that sum may be no i32.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Ends {
+    pub start: Term,
+    /// One past the last value, or the last value when `inclusive`.
+    pub end: Term,
+    pub inclusive: bool,
+}
+
 /// How far a reading of a body may go before it gives up: terms looked at.
 const READING_LIMIT: usize = 20_000;
 
@@ -146,12 +156,15 @@ impl<'g> Analysis<'g> {
         }
     }
 
-    /// The ends `(start, end)` of a range as terms.
-    pub fn range(&mut self, reader: &mut Reader<'_>, range: &Range, axes: &[Term]) -> (Term, Term) {
+    /// The ends of a range as terms.
+    pub fn range(&mut self, reader: &mut Reader<'_>, range: &Range, axes: &[Term]) -> Ends {
         match range {
-            Range::Fixed(n) => (self.algebra.int(0), self.algebra.int(*n as i64)),
-            Range::Between { start, end, .. } => {
-                (self.read(reader, start, axes), self.read(reader, end, axes))
+            Range::Fixed(n) => {
+                Ends { start: self.algebra.int(0), end: self.algebra.int(*n as i64), inclusive: false }
+            }
+            Range::Between { start, end, inclusive, .. } => {
+                let (start, end) = (self.read(reader, start, axes), self.read(reader, end, axes));
+                Ends { start, end, inclusive: *inclusive }
             }
         }
     }

@@ -419,7 +419,7 @@ fn distance(
         if extent(range).is_some() || !analysis.algebra.uses(back, place) {
             continue;
         }
-        let (start, _) = analysis.range(reader, range, axes);
+        let start = analysis.range(reader, range, axes).start;
         // `max(0, x)` is at least x.
         let start = match *analysis.algebra.form(start) {
             Form::Binary(Binary::Max, left, right) => {

@@ -130,11 +130,7 @@ impl<'a> Reader<'a> {
             }
             (Range::Between { .. }, Expr::Axis(axis)) => {
                 let wanted = range.map_exprs(&mut |expr| substitute(expr, indices));
-                matches!(
-                    (ranges.get(*axis), &wanted),
-                    (Some(Range::Between { start, end, .. }), Range::Between { start: low, end: high, .. })
-                        if start == low && end == high
-                )
+                ranges.get(*axis).is_some_and(|range| range.same_values(&wanted))
             }
             _ => false,
         })

@@ -132,8 +132,8 @@ fn range(range: &Range, out: &mut Vec<u8>) {
             out.push(0);
             number(*n, out);
         }
-        Range::Between { start, end, bound } => {
-            out.push(1);
+        Range::Between { start, end, inclusive, bound } => {
+            out.push(1 + u8::from(*inclusive));
             expression(start, out);
             expression(end, out);
             number(bound.map_or(usize::MAX, |bound| bound), out);

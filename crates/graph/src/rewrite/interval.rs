@@ -59,9 +59,10 @@ impl Surroundings {
     pub fn push(&mut self, range: &Range) {
         let interval = match range {
             Range::Fixed(n) => Interval::new(0, (*n as i64 - 1).max(0)),
-            Range::Between { start, end, .. } => {
+            Range::Between { start, end, inclusive, .. } => {
                 let (start, end) = (self.interval(start), self.interval(end));
-                Interval::new(start.low, (end.high - 1).max(start.low))
+                let last = if *inclusive { end.high } else { end.high - 1 };
+                Interval::new(start.low, last.max(start.low))
             }
         };
         self.axes.push(interval);

@@ -45,8 +45,14 @@ pub(crate) fn simplify_compute(
     let mut result = compute.map_exprs(&mut |expr| simplifier.expr(expr).0);
     let fold_axes = result.fold.iter_mut().flat_map(|fold| &mut fold.axes);
     for range in result.axes.iter_mut().chain(fold_axes) {
+        if let Range::Between { end, inclusive, .. } = range
+            && *inclusive
+            && let Some(past) = past(end, &around)
+        {
+            (*end, *inclusive) = (simplifier.expr(&past).0, false);
+        }
         // Only an axis that starts at zero keeps its values when it becomes a fixed one.
-        if let Range::Between { start: Expr::Int(0), end: Expr::Int(end), .. } = range {
+        if let Range::Between { start: Expr::Int(0), end: Expr::Int(end), inclusive: false, .. } = range {
             *range = Range::Fixed((*end).max(0) as usize);
         }
     }
@@ -60,6 +66,13 @@ pub(crate) fn simplify_compute(
         _ => {}
     }
     result
+}
+
+/// The value after `last`, where it is an i32 for certain.
+pub(crate) fn past(last: &Expr, around: &Surroundings) -> Option<Expr> {
+    let sum = Affine::of(last).interval(around);
+    let known = if sum.fits() { sum } else { around.interval(last) };
+    (known.high < Interval::ALL.high).then(|| Expr::binary(Binary::Add, last.clone(), Expr::Int(1)))
 }
 
 fn zero(element: Element) -> Expr {

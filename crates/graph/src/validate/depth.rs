@@ -72,8 +72,8 @@ impl Affine {
                 Range::Fixed(0) => return None,
                 Range::Fixed(n) if coefficient > 0 => Affine::constant(*n as i64 - 1),
                 Range::Fixed(_) => Affine::constant(0),
-                Range::Between { end, .. } if coefficient > 0 => {
-                    Affine::of(end)?.plus(Affine::constant(-1))?
+                Range::Between { end, inclusive, .. } if coefficient > 0 => {
+                    Affine::of(end)?.plus(Affine::constant(i64::from(*inclusive) - 1))?
                 }
                 Range::Between { start, .. } => Affine::of(start)?,
             };

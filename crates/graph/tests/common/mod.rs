@@ -81,7 +81,7 @@ pub fn path() -> Range {
 /// `start ..= here`.
 pub fn between(start: E) -> Range {
     let end = Expr::binary(Binary::Add, Expr::Here, Expr::Int(1));
-    Range::Between { start: start.0, end, bound: None }
+    Range::Between { start: start.0, end, inclusive: false, bound: None }
 }
 
 /// A graph in the making.

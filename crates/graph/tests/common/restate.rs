@@ -284,7 +284,8 @@ impl Writer<'_> {
                 Expr::binary(Binary::Subtract, Expr::Here, Expr::Int(reach as i64 - 1)),
             ),
         };
-        let path = Range::Between { start, end: add(Expr::Here, Expr::Int(1)), bound: None };
+        let path =
+            Range::Between { start, end: add(Expr::Here, Expr::Int(1)), inclusive: false, bound: None };
         let own = |count: usize| (0..count).map(Expr::Axis).collect::<Vec<_>>();
         // dot[heads, t]
         let left = self.operand(&site.query, &Expr::Axis);

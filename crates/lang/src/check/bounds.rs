@@ -135,7 +135,8 @@ impl Body<'_, '_> {
         let one = Linear::constant(Size::from(1));
         let (least, greatest) = match range {
             Range::Fixed(size) => (Some(Linear::default()), Linear::constant(size.clone()).subtract(&one)),
-            Range::Between { start, end } => {
+            Range::Between { start, end, inclusive: true } => (self.linear(start), self.linear(end)),
+            Range::Between { start, end, inclusive: false } => {
                 (self.linear(start), self.linear(end).and_then(|end| end.subtract(&one)))
             }
             Range::Path => (Some(Linear::default()), Some(Linear::variable(Variable::Here))),

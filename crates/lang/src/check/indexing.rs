@@ -120,7 +120,10 @@ impl Body<'_, '_> {
             };
             let (start, end) = match &axis.range {
                 Range::Fixed(size) => (Some(Linear::default()), Some(Linear::constant(size.clone()))),
-                Range::Between { start, end } => (at(self.linear(start)), at(self.linear(end))),
+                Range::Between { start, end, inclusive } => {
+                    let past = Linear::constant(Size::from(i64::from(*inclusive)));
+                    (at(self.linear(start)), at(self.linear(end)).and_then(|end| end.add(&past)))
+                }
                 Range::Path => {
                     let end = Linear::variable(Variable::Here).add(&Linear::constant(Size::from(1)));
                     (Some(Linear::default()), end)

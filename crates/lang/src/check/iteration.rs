@@ -4,7 +4,7 @@ use super::Checked;
 use super::body::Body;
 use crate::ast::{self, AxisRange, Name};
 use crate::diagnostic::Rule;
-use crate::hir::{Axis, Binary, Expr, ExprKind, FoldKind, Range, Scalar, Type};
+use crate::hir::{Axis, Expr, ExprKind, FoldKind, Range, Scalar, Type};
 use crate::size::Size;
 use crate::source::Span;
 
@@ -52,25 +52,19 @@ impl Body<'_, '_> {
                     ExprKind::Size(size) => Range::Fixed(size),
                     _ => {
                         let start = self.size_expr(Size::from(0), count.span);
-                        Range::Between { start: Box::new(start), end: Box::new(count) }
+                        Range::Between { start: Box::new(start), end: Box::new(count), inclusive: false }
                     }
                 }
             }
             AxisRange::Between { start, end, inclusive } => {
                 let start = self.range_end(start);
                 let (start, end) = (start?, self.range_end(end)?);
-                let end = if *inclusive {
-                    let one = self.size_expr(Size::from(1), end.span);
-                    let span = end.span;
-                    self.apply_binary(Binary::Add, end, one, span)?
-                } else {
-                    end
-                };
                 match (&start.kind, &end.kind) {
                     (ExprKind::Size(first), ExprKind::Size(last)) if first.as_constant() == Some(0) => {
-                        Range::Fixed(last.clone())
+                        let size = if *inclusive { last.add(&Size::from(1)) } else { Ok(last.clone()) };
+                        Range::Fixed(size.map_err(|error| self.checker.size_error(error, end.span))?)
                     }
-                    _ => Range::Between { start: Box::new(start), end: Box::new(end) },
+                    _ => Range::Between { start: Box::new(start), end: Box::new(end), inclusive: *inclusive },
                 }
             }
         };

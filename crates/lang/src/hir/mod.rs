@@ -215,12 +215,14 @@ pub struct Axis {
 pub enum Range {
     /// `0 .. size`.
     Fixed(Size),
-    /// `start .. end`, the end exclusive, i32 expressions; empty when `end <= start`.
+    /// `start .. end` or `start ..= end`, i32 expressions; empty when no value lies between.
     Between {
         /// The first value.
         start: Box<Expr>,
-        /// One past the last value.
+        /// One past the last value, or the last value when `inclusive`.
         end: Box<Expr>,
+        /// Whether `end` belongs to the range. Not the same as an end one greater, which may be no i32.
+        inclusive: bool,
     },
     /// `0 ..= here`: every depth of the path. Only in a step.
     Path,

@@ -211,7 +211,7 @@ pub(super) fn fixed(shape: &[usize]) -> Vec<Range> {
 
 /// `start .. end`.
 pub(super) fn between(start: Expr, end: Expr, bound: Option<usize>) -> Range {
-    Range::Between { start, end, bound }
+    Range::Between { start, end, inclusive: false, bound }
 }
 
 pub(super) fn axis(axis: usize) -> Expr {

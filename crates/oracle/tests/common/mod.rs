@@ -46,7 +46,7 @@ pub fn fixed(shape: &[usize]) -> Vec<Range> {
 
 /// `start .. end`.
 pub fn between(start: Expr, end: Expr) -> Range {
-    Range::Between { start, end, bound: None }
+    Range::Between { start, end, inclusive: false, bound: None }
 }
 
 /// `0 ..= here`.

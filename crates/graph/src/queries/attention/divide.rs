@@ -28,7 +28,7 @@ pub(super) fn weights_sum(
             if part.coefficient() != 1.0 || total.is_some() {
                 return Err("it divides by a multiple of the weights' sum".to_string());
             }
-            if (found.start, found.end) != (sum.start, sum.end) {
+            if found.ends != sum.ends {
                 return Err("it divides by a sum over a different range".to_string());
             }
             if found.exponent != sum.exponent

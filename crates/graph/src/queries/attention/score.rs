@@ -55,8 +55,7 @@ pub(super) fn reads_history(graph: &Graph, body: &Expr) -> bool {
 pub(super) struct PathFold {
     /// The path axis.
     pub(super) path: Term,
-    pub(super) start: Term,
-    pub(super) end: Term,
+    pub(super) ends: Ends,
     /// The exponent of the weight: everything under `exp`, added.
     pub(super) exponent: Term,
     /// Factors that change along the path, other than the weight.
@@ -79,7 +78,7 @@ pub(super) fn path_fold(
     if compute.guard.is_some() {
         return None;
     }
-    let (start, end) = analysis.range(reader, range, indices);
+    let ends = analysis.range(reader, range, indices);
     let values: Vec<Term> = indices.iter().copied().chain([path]).collect();
     let body = analysis.read(reader, &compute.body, &values);
     let product = analysis.algebra.product(body);
@@ -105,7 +104,7 @@ pub(super) fn path_fold(
         }
     }
     let exponent = analysis.algebra.sum(exponents);
-    Some(PathFold { path, start, end, exponent, varying, fixed, coefficient: product.coefficient() })
+    Some(PathFold { path, ends, exponent, varying, fixed, coefficient: product.coefficient() })
 }
 
 /// `start ..= here` from the root or from a clamped window.
@@ -113,13 +112,13 @@ pub(super) fn path_start(analysis: &mut Analysis<'_>, sum: &PathFold) -> Result<
     let here = analysis.algebra.here();
     let one = analysis.algebra.int(1);
     let end = analysis.algebra.index_combination(&[(here, 1), (one, 1)]);
-    if sum.end != end {
+    if sum.ends.end != end || sum.ends.inclusive {
         return Err("the range does not end at this node");
     }
-    if analysis.algebra.as_int(sum.start) == Some(0) {
+    if analysis.algebra.as_int(sum.ends.start) == Some(0) {
         return Ok(PathStart::Root);
     }
-    if let Form::Binary(Binary::Max, left, right) = *analysis.algebra.form(sum.start) {
+    if let Form::Binary(Binary::Max, left, right) = *analysis.algebra.form(sum.ends.start) {
         for (zero, bound) in [(left, right), (right, left)] {
             let back = analysis.algebra.index_combination(&[(here, 1), (bound, -1)]);
             if let (Some(0), Some(back)) = (analysis.algebra.as_int(zero), analysis.algebra.as_int(back))
@@ -129,7 +128,7 @@ pub(super) fn path_start(analysis: &mut Analysis<'_>, sum: &PathFold) -> Result<
             }
         }
     }
-    let back = analysis.algebra.index_combination(&[(here, 1), (sum.start, -1)]);
+    let back = analysis.algebra.index_combination(&[(here, 1), (sum.ends.start, -1)]);
     if analysis.algebra.as_int(back).is_some() {
         return Err("the range reaches below the root, where rows read as zero but still weigh");
     }
@@ -303,7 +302,7 @@ pub(super) fn is_maximum(
             if fold.kind != FoldKind::Max || compute.guard.is_some() {
                 return Ok(false);
             }
-            if analysis.range(reader, range, &indices) != (sum.start, sum.end) {
+            if analysis.range(reader, range, &indices) != sum.ends {
                 return Err("the maximum runs over a different range".to_string());
             }
             let values: Vec<Term> = indices.into_iter().chain([sum.path]).collect();
