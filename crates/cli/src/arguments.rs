@@ -108,6 +108,8 @@ each result is printed.";
 const EXPLAIN_EXAMPLES: &str = "Examples:
   fiddlehead explain product.fh --dim M=64 --dim N=64 --dim K=64
   fiddlehead explain product.fh --dim M=64 --dim N=64 --dim K=64 --svg product.svg
+  fiddlehead explain my_model.fh              # whether it type-checks, and what it declares
+  fiddlehead explain my_model.fh --dim V=512 --dim D=64 --dim L=2 --step main
   fiddlehead explain --model ~/models/Qwen3.5-0.8B --step main
   fiddlehead explain --embedded --step main --svg stories.svg";
 
@@ -373,7 +375,8 @@ pub struct ExecArguments {
 
 #[derive(Debug, Args)]
 pub struct ExplainArguments {
-    /// The program; its `fn main` or `step fn main` is explained
+    /// The program: its `fn main` or `step fn main`, or what its model declares and, with all sizes given,
+    /// the model's steps
     #[arg(value_hint = ValueHint::FilePath, required_unless_present_any = ["model", "embedded"])]
     pub program: Option<PathBuf>,
     /// A GGUF file or a safetensors model
@@ -383,7 +386,7 @@ pub struct ExplainArguments {
     #[arg(long, conflicts_with_all = ["program", "model"])]
     pub embedded: bool,
     /// Only this step of a model
-    #[arg(long, value_name = "NAME", conflicts_with = "program")]
+    #[arg(long, value_name = "NAME")]
     pub step: Option<String>,
     /// The value of a size
     #[arg(long, value_name = "NAME=NUMBER", value_parser = dim, conflicts_with_all = ["model", "embedded"])]

@@ -21,6 +21,7 @@ pub mod dump;
 pub mod examples;
 pub mod hir;
 mod lexer;
+pub mod outline;
 mod parser;
 pub mod size;
 pub mod source;

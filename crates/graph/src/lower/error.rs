@@ -133,7 +133,7 @@ pub enum LowerError {
         what: &'static str,
     },
     /// Inlining grew past any sensible size.
-    #[error("the program grows past {limit} {what} when its calls are inlined")]
+    #[error("the program grows past {limit} {what} with these sizes, its calls inlined")]
     TooLarge {
         /// What there are too many of.
         what: &'static str,
