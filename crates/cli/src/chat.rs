@@ -172,7 +172,7 @@ impl Chat {
                     output::print_line("(stopped)")?;
                 }
                 if self.stats {
-                    output::remark(&statistics::line(None, generation.timings, generation.seed));
+                    output::remark(&statistics::line(None, &generation));
                 }
                 Ok(())
             }

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::CommandFactory;
+use clap::{Command, CommandFactory, ValueHint};
 use clap_complete::Shell;
 
 use crate::arguments::Arguments;
@@ -18,9 +18,39 @@ const WIDTH: usize = 100;
 /// When it cannot be written.
 pub fn completions(shell: Shell) -> Result<ExitCode> {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Arguments::command(), "fiddlehead", &mut script);
-    output::print(&String::from_utf8_lossy(&script))?;
+    clap_complete::generate(shell, &mut visible(), "fiddlehead", &mut script);
+    let mut script = String::from_utf8_lossy(&script).into_owned();
+    if shell == Shell::Fish {
+        script += &fish_arguments();
+    }
+    output::print(&script)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The commands without hidden ones, which scripts would offer.
+fn visible() -> Command {
+    let all = Arguments::command();
+    let shown = all.get_subcommands().filter(|command| !command.is_hide_set()).cloned().collect::<Vec<_>>();
+    Command::new("fiddlehead").version(env!("CARGO_PKG_VERSION")).subcommands(shown)
+}
+
+/// What the made script for fish leaves out: the values of arguments that are no flags, and that a text is no file.
+fn fish_arguments() -> String {
+    let mut lines = String::from("complete -c fiddlehead -n \"__fish_fiddlehead_needs_command\" -f\n");
+    let all = visible();
+    for command in all.get_subcommands() {
+        let asked = format!("__fish_fiddlehead_using_subcommand {}", command.get_name());
+        for argument in command.get_positionals() {
+            let values: Vec<String> =
+                argument.get_possible_values().iter().map(|value| value.get_name().to_owned()).collect();
+            if !values.is_empty() {
+                lines += &format!("complete -c fiddlehead -n \"{asked}\" -f -a \"{}\"\n", values.join(" "));
+            } else if matches!(argument.get_value_hint(), ValueHint::Unknown | ValueHint::Other) {
+                lines += &format!("complete -c fiddlehead -n \"{asked}\" -f\n");
+            }
+        }
+    }
+    lines
 }
 
 /// Prints `docs/commands.md`.

@@ -118,7 +118,7 @@ fn answer(arguments: &RunArguments, prompt: &str) -> Result<ExitCode> {
         output::print_line(&object.to_string())?;
     }
     if arguments.stats {
-        let line = statistics::line(Some(model.timings()), generation.timings, generation.seed);
+        let line = statistics::line(Some(model.timings()), &generation);
         output::remark(&line);
     }
     Ok(match generation.finish_reason {

@@ -1,6 +1,6 @@
 //! Rates and timings for people and for JSON.
 
-use fiddlehead_engine::{GenerationTimings, LoadTimings};
+use fiddlehead_engine::{Generation, GenerationTimings, LoadTimings};
 use serde_json::{Value, json};
 
 /// Tokens a second; `None` when no time passed or nothing was done.
@@ -23,8 +23,9 @@ pub fn timings(load: LoadTimings, answer: GenerationTimings) -> Value {
     })
 }
 
-/// The timings of an answer in words.
-pub fn line(load: Option<LoadTimings>, answer: GenerationTimings, seed: u64) -> String {
+/// The timings of an answer in words. The first token comes out of the prompt's run, so the rate is that of the others.
+pub fn line(load: Option<LoadTimings>, generation: &Generation) -> String {
+    let answer = generation.timings;
     let mut parts = Vec::new();
     if let Some(load) = load {
         parts.push(format!("load {:.2} s (plan {:.0} ms)", load.load_seconds, load.plan_seconds * 1e3));
@@ -36,8 +37,8 @@ pub fn line(load: Option<LoadTimings>, answer: GenerationTimings, seed: u64) -> 
     let prefill = rated(answer.prefill_tokens, answer.prefill_seconds);
     parts.push(format!("prompt {} tokens{reused}{prefill}", answer.prefill_tokens));
     let decode = rated(answer.decode_tokens, answer.decode_seconds);
-    parts.push(format!("answer {} tokens{decode}", answer.decode_tokens));
-    parts.push(format!("seed {seed}"));
+    parts.push(format!("answer {} tokens{decode}", generation.tokens.len()));
+    parts.push(format!("seed {}", generation.seed));
     parts.join(" | ")
 }
 

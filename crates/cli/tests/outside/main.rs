@@ -2,6 +2,10 @@
 
 mod bad_input;
 mod bench;
+#[cfg(unix)]
+mod chat;
+#[cfg(unix)]
+mod completions;
 mod configuration;
 mod exec;
 mod explain;
@@ -11,6 +15,8 @@ mod perplexity;
 mod quantize;
 mod run;
 mod score;
+#[cfg(unix)]
+mod terminal;
 
 use std::io::Write;
 use std::path::PathBuf;

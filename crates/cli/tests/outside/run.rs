@@ -121,7 +121,7 @@ fn a_system_message_comes_first() {
 fn statistics_go_to_standard_error() {
     let ran = fiddlehead(&["run", "--stats", "--seed", "3", "--max-tokens", "5", "Hello."]);
     assert_eq!(ran.code, Some(0));
-    for word in ["load ", "prompt ", "answer 4 tokens", "seed 3"] {
+    for word in ["load ", "prompt ", "answer 5 tokens", "seed 3"] {
         assert!(ran.stderr.contains(word), "{}", ran.stderr);
     }
 }
