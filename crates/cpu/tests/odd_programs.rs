@@ -214,6 +214,51 @@ fn an_inclusive_range_may_end_at_the_greatest_integer() {
     ]);
 }
 
+/// A reader of a ragged array also reads what the array's ranges are made of.
+#[test]
+fn a_ragged_array_is_read_where_its_ranges_are_inputs() {
+    let text = "fn main[T](n: i32, m: i32, x: f32[T]) -> f32 {
+        let s = each[u in n..n + 2] x[0] * f32(n - u + 1);
+        s[m]
+    }";
+    let rows = "fn main[T](n: i32[T], m: i32[T], x: f32[T]) -> f32[T] {
+        let s = each[t in T, u in n[t]..n[t] * 2] x[t] * f32(u);
+        each[t in T] s[t, m[t]]
+    }";
+    let ones = || floats(&[1.0, 10.0, 100.0]);
+    check(&[
+        ("inside", text, &[("T", 3)], vec![ints(&[5]), ints(&[6]), ones()], gives(&[&[0.0]])),
+        (
+            "past it",
+            text,
+            &[("T", 3)],
+            vec![ints(&[5]), ints(&[7]), ones()],
+            Wanted::Fails("index 7 is outside 5..7"),
+        ),
+        (
+            "below it",
+            text,
+            &[("T", 3)],
+            vec![ints(&[5]), ints(&[4]), ones()],
+            Wanted::Fails("index 4 is outside 5..7"),
+        ),
+        (
+            "row by row",
+            rows,
+            &[("T", 3)],
+            vec![ints(&[1, 2, 3]), ints(&[1, 3, 5]), ones()],
+            gives(&[&[1.0, 30.0, 500.0]]),
+        ),
+        (
+            "past one row",
+            rows,
+            &[("T", 3)],
+            vec![ints(&[1, 2, 3]), ints(&[1, 4, 5]), ones()],
+            Wanted::Fails("index 4 is outside 2..4"),
+        ),
+    ]);
+}
+
 /// An id is shown as an id, above 2^31 too.
 #[test]
 fn an_id_out_of_range_is_told_as_it_is() {
@@ -530,7 +575,7 @@ fn folds_of_nothing() {
         ),
         (
             "a dependent range inside an empty one",
-            "fn main(n: i32) -> (i32, i32) = (sum[i in n..0, j in i..7] j, sum[i in 3, j in i..i] j + 1);",
+            "fn main(n: i32) -> (i32, i32) = (sum[i in n..0, j in i..7] j, sum[i in 3, j in i..i] (j + 1));",
             &[],
             vec![ints(&[4])],
             gives(&[&[0.0], &[0.0]]),

@@ -1,7 +1,7 @@
 //! What an executor needs to know of a whole graph before it makes a program of it.
 
 use fiddlehead_graph::queries::{Demand, Variance};
-use fiddlehead_graph::{Graph, HistoryId, NodeId, NodeKind, Range, StateId};
+use fiddlehead_graph::{Expr, Graph, HistoryId, NodeId, NodeKind, Range, StateId};
 
 /// What one node reads, each once.
 #[derive(Clone, Debug, Default)]
@@ -12,6 +12,21 @@ pub struct Reads {
     pub histories: Vec<HistoryId>,
     /// Whether `here` is read.
     pub here: bool,
+}
+
+impl Reads {
+    /// Adds what an expression reads, each tensor once.
+    fn note(&mut self, expr: &Expr) {
+        expr.any(&mut |part| {
+            match part {
+                Expr::Load { node, .. } if !self.nodes.contains(node) => self.nodes.push(*node),
+                Expr::History { history, .. } => self.histories.push(*history),
+                Expr::Here => self.here = true,
+                _ => {}
+            }
+            false
+        });
+    }
 }
 
 /// Nodes that one kernel computes together.
@@ -90,8 +105,16 @@ fn reads(graph: &Graph, node: NodeId) -> Reads {
     kind.for_each_read(&mut |read| reads.nodes.push(read), &mut |history| reads.histories.push(history));
     if let NodeKind::Compute(compute) = kind {
         compute.for_each_expr(&mut |expr| {
-            reads.here |= expr.any(&mut |part| matches!(part, fiddlehead_graph::Expr::Here));
+            reads.here |= expr.any(&mut |part| matches!(part, Expr::Here));
         });
+    }
+    // A reader of a local tensor finds its elements, and its mistakes, by the tensor's ranges.
+    let mut place = 0;
+    while let Some(&source) = reads.nodes.get(place) {
+        for range in graph.axes(source) {
+            range.for_each_expr(&mut |expr| reads.note(expr));
+        }
+        place += 1;
     }
     reads.nodes.sort();
     reads.nodes.dedup();
