@@ -58,12 +58,11 @@ fn same(found: &[f64], wanted: &[f64]) -> bool {
         })
 }
 
+/// What a run gave: the numbers of its results, or its message.
+type Ran = Result<Vec<Vec<f64>>, String>;
+
 /// Every way to run a graph, by name, with what it gave.
-fn runs(
-    device: &CpuDevice,
-    graph: &Graph,
-    inputs: &[Values],
-) -> Vec<(String, Result<Vec<Vec<f64>>, String>)> {
+fn runs(device: &CpuDevice, graph: &Graph, inputs: &[Values]) -> Vec<(String, Ran)> {
     let mut found = Vec::new();
     for (form, graph) in [("as written", graph.clone()), ("rewritten", optimise(graph))] {
         let arrays: Vec<_> =
@@ -276,6 +275,14 @@ fn an_id_out_of_range_is_told_as_it_is() {
             &[("V", 2), ("D", 2), ("N", 2)],
             vec![floats(&[1.0, 2.0, 3.0, 4.0]), ids(&[1, 1 << 31])],
             Wanted::Fails("index 2147483648 is outside 0..2"),
+        ),
+        (
+            "a contraction with the part of a weight that an id chooses",
+            "fn main[E, N, D, T](w: f32[E, N, D], x: f32[D], e: id[T]) -> f32[T, N] =
+                each[t in T, n in N] sum[d in D] w[e[t], n, d] * x[d];",
+            &[("E", 3), ("N", 40), ("D", 32), ("T", 2)],
+            vec![floats(&[0.5; 3 * 40 * 32]), floats(&[1.0; 32]), ids(&[2, u32::MAX])],
+            Wanted::Fails("index 4294967295 is outside 0..3"),
         ),
         (
             "an id that a choice gives",

@@ -45,6 +45,8 @@ struct Pieces {
 struct Choices {
     node: NodeId,
     index: Index,
+    /// Whether the numbers are ids, which have no sign.
+    id: bool,
 }
 
 /// How a number indexes the weight: `factor * number + constant` along `axis`, which has `extent` values.
@@ -156,7 +158,8 @@ impl GatheredSite {
             (None, None) => (None, Vec::new()),
             (Some(group), Some(index)) => {
                 let (node, strides) = choices(graph, site.node, group, &extents, extension)?;
-                (Some(Choices { node, index }), strides)
+                let id = group.index.element_in(graph, Element::F32) == Element::Id;
+                (Some(Choices { node, index, id }), strides)
             }
             _ => return Err("the weight's part is chosen in more than one way".into()),
         };

@@ -252,9 +252,8 @@ impl GatheredPlan {
 impl GatheredSite {
     /// The part that a number chooses.
     fn part(&self, word: u32) -> Result<usize, TrapKind> {
-        let Some(Choices { index, .. }) = self.choices else { return Ok(0) };
-        // Ids too: one above every i32 chooses nothing, and is told as the general kernel tells it.
-        let number = i64::from(word as i32);
+        let Some(Choices { index, id, .. }) = self.choices else { return Ok(0) };
+        let number = if id { i64::from(word) } else { i64::from(word as i32) };
         match usize::try_from(number) {
             Ok(part) if part < self.parts => Ok(part),
             _ => {
