@@ -45,9 +45,9 @@ impl Target {
         let path = path.to_owned();
         if let (Ok(there), Ok(source)) = (path.canonicalize(), source.canonicalize()) {
             let folder = if source.is_dir() { Some(source.as_path()) } else { source.parent() };
-            let weights = there.extension().is_some_and(|kind| kind == "safetensors" || kind == "gguf");
-            // Of several files in a folder any may be a part of the model.
-            let part = weights && (source.is_dir() || is_split(&source)) && there.parent() == folder;
+            let beside = there.parent() == folder && (source.is_dir() || is_split(&source));
+            // Of several files in a folder any may be a part of the model, if it is of the model's kind.
+            let part = beside && is_weights(&there, &source);
             if there == source || part {
                 return Err(QuantizeError::Same { path });
             }
@@ -72,6 +72,17 @@ impl Target {
         };
         QuantizeError::Write { path: self.path.clone(), source, advice }
     }
+}
+
+/// Whether a file is of the kind that holds the weights of the model at `source`: a folder with safetensors is such a
+/// model, whatever else lies in it.
+fn is_weights(path: &Path, source: &Path) -> bool {
+    let is = |path: &Path, kind: &str| path.extension().is_some_and(|extension| extension == kind);
+    let safetensors = match std::fs::read_dir(source) {
+        Ok(entries) => entries.flatten().any(|entry| is(&entry.path(), "safetensors")),
+        Err(_) => !is(source, "gguf"),
+    };
+    is(path, if safetensors { "safetensors" } else { "gguf" })
 }
 
 /// Whether a file is one of several.

@@ -13,17 +13,34 @@ use fiddlehead_forest::{Forest, SessionId};
 use fiddlehead_models::architectures;
 use fiddlehead_oracle::{Array, Oracle, OracleSessions};
 use fiddlehead_quantize::{Plan, Recipe, Target};
+use serde_json::Value;
 
-/// A tiny model's folder with the stories model's tokenizer in it.
+/// A tiny model's folder with the stories model's tokenizer in it, cut to as many tokens as the model has.
 fn source(name: &str, into: &Path) {
-    for (from, file) in [
-        (format!("tiny/{name}"), "config.json"),
-        (format!("tiny/{name}"), "model.safetensors"),
-        ("stories-11m".to_owned(), "tokenizer.json"),
-        ("stories-11m".to_owned(), "tokenizer_config.json"),
-    ] {
-        std::fs::copy(folder(&from).join(file), into.join(file)).expect("copied");
-    }
+    let copy = |from: &Path, file: &str| {
+        std::fs::copy(from.join(file), into.join(file)).expect("copied");
+    };
+    let (tiny, stories) = (folder("tiny").join(name), folder("stories-11m"));
+    copy(&tiny, "config.json");
+    copy(&tiny, "model.safetensors");
+    copy(&stories, "tokenizer_config.json");
+    let read = |path: &Path| -> Value {
+        serde_json::from_slice(&std::fs::read(path).expect("there")).expect("valid")
+    };
+    let tokens = read(&tiny.join("config.json"))["vocab_size"].as_u64().expect("a size");
+    let mut tokenizer = read(&stories.join("tokenizer.json"));
+    let model = &mut tokenizer["model"];
+    let vocabulary = model["vocab"].as_object_mut().expect("entries");
+    vocabulary.retain(|_, id| id.as_u64().expect("an id") < tokens);
+    let known = vocabulary.clone();
+    model["merges"].as_array_mut().expect("merges").retain(|merge| {
+        let parts: Vec<&str> = match merge {
+            Value::String(text) => text.split(' ').collect(),
+            pair => pair.as_array().expect("a pair").iter().filter_map(Value::as_str).collect(),
+        };
+        known.contains_key(&parts.concat())
+    });
+    std::fs::write(into.join("tokenizer.json"), tokenizer.to_string()).expect("written");
 }
 
 fn quantised(source: &Path, target: &Path, format: &str) {
@@ -79,28 +96,28 @@ fn a_model_with_windows_that_gguf_files_cannot_say_is_refused() {
     assert!(error.to_string().contains("sliding_window"), "{error}");
 }
 
-/// Bounds of the greatest error, as a part of the greatest logit. Rows of 64 values fit no block of 256, so those formats
-/// are replaced; `storage` tests them one by one.
+/// Bounds of the greatest error, as a part of the greatest logit; nonsense would be at 1. The hybrid model's random weights
+/// make much of little: llama.cpp's own blocks of eight bits give 0.14 there. Rows of 64 values fit no block of 256, so those
+/// formats are tested elsewhere: in `storage`, and by what the stories model says.
 #[test]
 fn a_quantised_model_stays_near() {
-    for name in ["qwen3_5", "qwen3_moe"] {
+    let formats = [
+        ("bf16", 1e-3),
+        ("f16", 1e-3),
+        ("q8_0", 0.05),
+        ("q5_1", 0.25),
+        ("q5_0", 0.28),
+        ("q4_1", 0.4),
+        ("q4_0", 0.4),
+        ("iq4_nl", 0.5),
+    ];
+    let cases = formats.into_iter().map(|(format, bound)| ("qwen3_moe", format, bound));
+    for (name, format, bound) in cases.chain([("qwen3_5", "bf16", 1e-3), ("qwen3_5", "q8_0", 0.2)]) {
         let directory = tempfile::tempdir().expect("a folder");
         source(name, directory.path());
-        for (format, bound) in [
-            ("bf16", 0.02),
-            ("f16", 0.005),
-            ("q8_0", 0.05),
-            ("q5_1", 0.3),
-            ("q5_0", 0.35),
-            ("q4_1", 0.6),
-            ("q4_0", 0.7),
-            ("iq4_nl", 0.7),
-        ] {
-            let out = directory.path().join("out.gguf");
-            quantised(directory.path(), &out, format);
-            let error = error(name, &out);
-            assert!(error <= bound, "{name} in {format}: {error}");
-            println!("{name} in {format}: {error}");
-        }
+        let out = directory.path().join("out.gguf");
+        quantised(directory.path(), &out, format);
+        let error = error(name, &out);
+        assert!(error <= bound, "{name} in {format}: {error}");
     }
 }

@@ -66,6 +66,20 @@ fn a_folder_becomes_one_file_that_answers_alike() {
     assert_eq!(original, quantised);
 }
 
+/// Formats whose blocks are longer than the rows of the tiny models that the oracle tries.
+#[test]
+fn the_stories_model_still_tells_stories_in_every_long_format() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().join("stories.gguf");
+    for format in ["q6_k", "q5_k", "q4_k_m", "iq4_xs", "q3_k", "q2_k"] {
+        fiddlehead(&["quantize", text(&source()), text(&out), "--format", format, "--force"]).succeeded();
+        let prompt = "Write a story about a brave fox named Tim who finds a lantern.";
+        let flags = ["run", "--temperature", "0", "--max-tokens", "14", "--model", text(&out), prompt];
+        let said = fiddlehead(&flags).succeeded();
+        assert!(said.contains("a brave fox") && said.contains("Tim lived"), "{format}: {said}");
+    }
+}
+
 #[test]
 fn a_file_keeps_its_metadata_and_what_is_no_matrix() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -123,6 +137,18 @@ fn files_that_are_in_the_way() {
     assert_eq!(fs::read_to_string(&out).expect("there"), "mine");
     quantize(&out, &["--force"]).succeeded();
     Checkpoint::open(&out).expect("opens");
+    let model = folder.path().join("model");
+    fs::create_dir(&model).expect("a folder");
+    for name in ["config.json", "model.safetensors", "tokenizer.json"] {
+        fs::copy(stories(name), model.join(name)).expect("copied");
+    }
+    let into = |out: &str| {
+        let out = model.join(out);
+        fiddlehead(&["quantize", text(&model), text(&out), "--format", "bf16", "--force"])
+    };
+    into("model.safetensors").failed(1, &["belongs to the model"]);
+    into("out.gguf").succeeded();
+    into("out.gguf").succeeded();
     quantize(folder.path(), &["--force"]).failed(1, &["it is a folder"]);
     quantize(&folder.path().join("nowhere/out.gguf"), &[]).failed(1, &["its folder must be there"]);
 }
