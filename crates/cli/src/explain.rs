@@ -80,7 +80,7 @@ fn explain_models(
     }
     output::print_line(&format!("\n{remark}\n"))?;
     let options = device::load_options(&arguments.device);
-    let device = device::device(&arguments.device);
+    let device = device::device(&arguments.device)?;
     each_step(arguments, &made.graphs.steps, |_, graph| Ok(device.explain(graph, &options)?))
 }
 
