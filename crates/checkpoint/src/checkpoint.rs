@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use fiddlehead_storage::{Bytes, Format, Tensor, pack_f8_e4m3};
 
+use crate::copies::{Copies, Copying};
 use crate::locate::{Index, Located, Weights, locate};
 use crate::mapped::{Mapped, map};
 use crate::{CheckpointError, Companions, Description, gguf, safetensors, split};
@@ -40,6 +41,7 @@ pub struct Checkpoint {
     companions: Companions,
     bytes: u64,
     files: Vec<Arc<Mapped>>,
+    copies: Copies,
 }
 
 impl Checkpoint {
@@ -51,6 +53,14 @@ impl Checkpoint {
     /// # Errors
     /// When files are missing, cannot be read, or contradict themselves or each other.
     pub fn open(path: impl AsRef<Path>) -> Result<Checkpoint, CheckpointError> {
+        Checkpoint::open_with(path, Copying::Within(u64::MAX))
+    }
+
+    /// As [`Checkpoint::open`], with a say about copies of weights.
+    ///
+    /// # Errors
+    /// As [`Checkpoint::open`]; [`CheckpointError::CopiesTooLarge`].
+    pub fn open_with(path: impl AsRef<Path>, copying: Copying) -> Result<Checkpoint, CheckpointError> {
         let Located { folder, weights } = locate(path.as_ref())?;
         let companions = Companions::Folder(folder);
         let mut mappings = Vec::new();
@@ -61,7 +71,7 @@ impl Checkpoint {
             refuse_stand_in(path, &bytes)?;
             Ok::<Bytes, CheckpointError>(bytes)
         };
-        let mut opened = Opened::default();
+        let mut opened = Opened::new(copying);
         match weights {
             Weights::Safetensors { files, index } => {
                 for path in files {
@@ -100,7 +110,7 @@ impl Checkpoint {
         weights: &'static [u8],
         companions: &'static [(&'static str, &'static [u8])],
     ) -> Result<Checkpoint, CheckpointError> {
-        let mut opened = Opened::default();
+        let mut opened = Opened::new(Copying::Within(u64::MAX));
         opened.add_safetensors(PathBuf::from(EMBEDDED), Bytes::from_static(weights))?;
         opened.join_scales()?;
         let companions = Companions::Embedded(companions);
@@ -164,6 +174,21 @@ impl Checkpoint {
         self.files.iter().map(|file| file.len() as u64).sum()
     }
 
+    /// Asks for room for a copy of a tensor, which somebody is about to make. `false` says that copies are only planned:
+    /// zeros of the same length stand for it.
+    ///
+    /// # Errors
+    /// [`CheckpointError::CopiesTooLarge`].
+    pub fn room_for_copy(&self, name: &str, bytes: usize) -> Result<bool, CheckpointError> {
+        self.copies.take(name, bytes)
+    }
+
+    /// Bytes of copies that were made or planned, of eight-bit weights with their scales and for whoever asked
+    /// [`Checkpoint::room_for_copy`].
+    pub fn copied_bytes(&self) -> u64 {
+        self.copies.bytes()
+    }
+
     /// Reads what of the weight files is not in memory yet, file after file; several times as fast as reading pages when
     /// they are first used. `go_on` hears how many of [`Checkpoint::mapped_bytes`] were gone through and says whether to
     /// go on. An embedded model has nothing to read.
@@ -208,7 +233,6 @@ struct Found {
 }
 
 /// The tensors of the files opened so far.
-#[derive(Default)]
 struct Opened {
     tensors: BTreeMap<String, Tensor>,
     unserved: BTreeMap<String, Unserved>,
@@ -216,9 +240,21 @@ struct Opened {
     homes: BTreeMap<String, usize>,
     paths: Vec<PathBuf>,
     bytes: u64,
+    copies: Copies,
 }
 
 impl Opened {
+    fn new(copying: Copying) -> Opened {
+        Opened {
+            tensors: BTreeMap::new(),
+            unserved: BTreeMap::new(),
+            homes: BTreeMap::new(),
+            paths: Vec::new(),
+            bytes: 0,
+            copies: Copies::new(copying),
+        }
+    }
+
     fn add_safetensors(&mut self, path: PathBuf, bytes: Bytes) -> Result<(), CheckpointError> {
         let entries = safetensors::parse(&bytes)
             .map_err(|source| CheckpointError::Safetensors { path: path.clone(), source })?;
@@ -319,7 +355,12 @@ impl Opened {
                     continue;
                 }
             };
-            let joined = pack_f8_e4m3(weight.shape, &weight.bytes, scales).map_err(|error| {
+            let length = Format::F8_E4M3_128.bytes_for_shape(&weight.shape).unwrap_or(weight.bytes.len());
+            let joined = match self.copies.take(&name, length)? {
+                true => pack_f8_e4m3(weight.shape, &weight.bytes, scales),
+                false => Tensor::new(Format::F8_E4M3_128, weight.shape, vec![0; length].into()),
+            };
+            let joined = joined.map_err(|error| {
                 let reason = format!("with its scales `{scales_name}`: {error}");
                 CheckpointError::Safetensors {
                     path: weight.path,
@@ -340,6 +381,7 @@ impl Opened {
             companions,
             bytes: self.bytes,
             files,
+            copies: self.copies,
         }
     }
 }

@@ -95,4 +95,16 @@ pub enum CheckpointError {
         /// The type's name in the file.
         stored_as: String,
     },
+    /// Weights that must be copied on loading take more memory than there is.
+    #[error(
+        "tensor `{name}` must be copied on loading; with it copies take {wanted} bytes, and {most} are available"
+    )]
+    CopiesTooLarge {
+        /// The tensor for which there is no room.
+        name: String,
+        /// Bytes of all copies up to it.
+        wanted: u64,
+        /// Bytes that they may take.
+        most: u64,
+    },
 }

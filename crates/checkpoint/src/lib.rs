@@ -7,11 +7,13 @@
 //!
 //! Start reading at [`Checkpoint`]; the file formats themselves are [`safetensors`] and [`gguf`].
 //!
-//! A file that another process cuts short after it was opened is out of scope: its mapped pages are gone, and the
-//! system ends the program when it reads them. Everything that is wrong at the time of opening is an error.
+//! Everything that is wrong at the time of opening is an error, and so is what [`Checkpoint::read_ahead`] meets. A file
+//! that another process cuts short after that cannot be helped here: its mapped pages are gone, and the system sends
+//! SIGBUS when they are read. A file that is replaced by another of its name stays whole: the old one is mapped.
 
 mod checkpoint;
 mod companions;
+mod copies;
 mod description;
 mod error;
 pub mod gguf;
@@ -22,5 +24,6 @@ mod split;
 
 pub use checkpoint::{Checkpoint, Unserved};
 pub use companions::Companions;
+pub use copies::Copying;
 pub use description::Description;
 pub use error::CheckpointError;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use fiddlehead_checkpoint::{Checkpoint, CheckpointError, Description};
+use fiddlehead_checkpoint::{Checkpoint, CheckpointError, Copying, Description};
 use fiddlehead_storage::Format;
 
 fn stories() -> PathBuf {
@@ -190,6 +190,14 @@ fn eight_bit_weights_are_joined_with_their_scales() {
         [0.5, -0.5].repeat(128)
     );
     assert_eq!(checkpoint.tensors().len(), 1);
+    assert_eq!(checkpoint.copied_bytes(), 2 * (4 + 128));
+    let planned = Checkpoint::open_with(folder.path(), Copying::Planned).expect("opens");
+    assert_eq!(planned.tensor("a.weight").expect("there").to_f32().expect("zeros"), [0.0; 256]);
+    assert_eq!(planned.copied_bytes(), checkpoint.copied_bytes());
+    Checkpoint::open_with(folder.path(), Copying::Within(264)).expect("room for all of it");
+    let error =
+        Checkpoint::open_with(folder.path(), Copying::Within(263)).expect_err("too little").to_string();
+    assert!(error.contains("`a.weight` must be copied") && error.contains("264"), "{error}");
     let error = checkpoint.tensor("b.weight").expect_err("no scales").to_string();
     assert!(error.contains("F8_E4M3"), "{error}");
     write(&[0.5, 1.0], [1, 2]);

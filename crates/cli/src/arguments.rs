@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueHint};
-use fiddlehead_engine::{Defaults, Sampling};
+use fiddlehead_engine::{ByteSize, Defaults, Sampling};
 use fiddlehead_plan::Numerics;
 use fiddlehead_quantize::{Override, Recipe};
 
@@ -119,6 +119,7 @@ const INSPECT_EXAMPLES: &str =
 Examples:
   fiddlehead inspect ~/models/SmolLM2-135M-Instruct.Q4_1.gguf
   fiddlehead inspect --context 32768 ~/models/Qwen3.5-0.8B
+  fiddlehead inspect --json ~/models/Qwen3.5-0.8B | jq .serving.memory
   fiddlehead inspect                          # the model that is built in";
 
 const QUANTIZE_EXAMPLES: &str =
@@ -274,14 +275,27 @@ pub struct RunArguments {
 
 #[derive(Debug, Args)]
 pub struct ModelArguments {
-    /// A GGUF file, or a safetensors model: its folder, its file, or its index. The built-in model when
-    /// absent
+    /// A GGUF file, or a safetensors model: its folder, its file, or its index. Of a model in several
+    /// files any one. The built-in model when absent
     #[arg(long, value_name = "PATH", value_hint = ValueHint::AnyPath)]
     pub model: Option<PathBuf>,
     /// The longest path of a session in tokens, prompt and answer together [default: what the model was
     /// made for, at most 8192]
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(1..=1 << 30))]
     pub context: Option<u32>,
+    /// Memory that the model may take, such as 6GiB: one that is estimated to take more is refused; `any` does not ask
+    /// [default: what is available, pages of files counted]
+    #[arg(long, value_name = "SIZE", value_parser = memory)]
+    pub memory: Option<MemoryChoice>,
+}
+
+/// How much memory a model may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemoryChoice {
+    /// As much as it wants.
+    Any,
+    /// No more than this.
+    AtMost(ByteSize),
 }
 
 /// How the next token is chosen. What is absent is the model's own.
@@ -409,6 +423,15 @@ pub struct InspectArguments {
     /// most 8192]
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(1..=1 << 30))]
     pub context: Option<u32>,
+    /// Memory that the model may take, such as 6GiB [default: what is available, pages of files counted]
+    #[arg(long, value_name = "SIZE", value_parser = memory)]
+    pub memory: Option<MemoryChoice>,
+    /// List every tensor, where one line stands for those of all layers otherwise
+    #[arg(long)]
+    pub tensors: bool,
+    /// Print one JSON object: metadata, every tensor, and how it would be served or why not
+    #[arg(long)]
+    pub json: bool,
     #[command(flatten)]
     pub configuration: ConfigurationArguments,
 }
@@ -475,6 +498,10 @@ pub struct PerplexityArguments {
     /// The tokens of a window [default: 512, or what the model was made for when that is less]
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(2..=1 << 30))]
     pub context: Option<u32>,
+    /// Memory that the model may take, such as 6GiB: one that is estimated to take more is refused; `any` does not ask
+    /// [default: what is available, pages of files counted]
+    #[arg(long, value_name = "SIZE", value_parser = memory)]
+    pub memory: Option<MemoryChoice>,
     /// How far apart windows begin, less than --context [default: half of it]
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(1..=1 << 30))]
     pub stride: Option<u32>,
@@ -555,6 +582,13 @@ fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() && !value.is_empty() => Ok((name.into(), value.into())),
         _ => Err("NAME=VALUE is wanted".into()),
+    }
+}
+
+fn memory(text: &str) -> Result<MemoryChoice, String> {
+    match text {
+        "any" => Ok(MemoryChoice::Any),
+        size => size.parse().map(MemoryChoice::AtMost),
     }
 }
 

@@ -37,7 +37,7 @@ pub fn bench(arguments: &BenchArguments) -> Result<ExitCode> {
     }
     let device = device::device(&arguments.device)?;
     let described = device.describe();
-    let mut model = device::load_on(device.as_ref(), &arguments.model, &arguments.device)?;
+    let mut model = device::load_on(device.as_ref(), &arguments.model, &arguments.device, arguments.json)?;
     let context = model.context();
     if arguments.prompt.max(arguments.generate) > context {
         return Err(usage(format!(

@@ -1,5 +1,6 @@
 //! The device and the model that flags name.
 
+use std::io::IsTerminal;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::available_parallelism;
@@ -8,10 +9,11 @@ use anyhow::Result;
 use fiddlehead_cpu::executor::CpuDevice;
 use fiddlehead_cuda::CudaDevice;
 use fiddlehead_cuda::driver::{Compiler, Gpu, gpus};
-use fiddlehead_engine::{Model, ModelOptions, ModelSource};
+use fiddlehead_engine::{AvailableMemory, LoadObserver, Model, ModelOptions, ModelSource};
 use fiddlehead_plan::{Device, LoadOptions};
 
-use crate::arguments::{DeviceArguments, DeviceName, ModelArguments};
+use crate::arguments::{DeviceArguments, DeviceName, MemoryChoice, ModelArguments};
+use crate::progress::LoadBar;
 use crate::{embedded, output};
 
 /// How many threads are used.
@@ -98,22 +100,53 @@ pub fn name(path: Option<&Path>) -> String {
     path.map_or_else(|| embedded::NAME.to_owned(), |path| path.display().to_string())
 }
 
-/// Loads a model on the device that flags name.
+/// Memory that may be taken: what the flag says, else what the system says. `None` does not ask.
+pub fn available(asked: Option<MemoryChoice>) -> Option<AvailableMemory> {
+    match asked {
+        Some(MemoryChoice::Any) => None,
+        Some(MemoryChoice::AtMost(size)) => Some(AvailableMemory::asked(size.0)),
+        None => AvailableMemory::now(),
+    }
+}
+
+/// Loads a model on the device that flags name, with a progress bar where somebody looks on.
 ///
 /// # Errors
 /// Whatever keeps it from loading.
 pub fn load(model: &ModelArguments, arguments: &DeviceArguments) -> Result<Model> {
-    load_on(device(arguments)?.as_ref(), model, arguments)
+    load_on(device(arguments)?.as_ref(), model, arguments, false)
 }
 
-/// Loads a model on a device.
+/// As [`load`], without a progress bar.
 ///
 /// # Errors
-/// Whatever keeps it from loading.
-pub fn load_on(device: &dyn Device, model: &ModelArguments, arguments: &DeviceArguments) -> Result<Model> {
-    let context = model.context.map(|context| context as usize);
-    let options = ModelOptions { load: load_options(arguments), context };
-    let loaded = Model::load(source(model.model.as_deref()), device, &options)?;
+/// As [`load`].
+pub fn load_quietly(model: &ModelArguments, arguments: &DeviceArguments) -> Result<Model> {
+    load_on(device(arguments)?.as_ref(), model, arguments, true)
+}
+
+/// As [`load`] or [`load_quietly`], on a device.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_on(
+    device: &dyn Device,
+    model: &ModelArguments,
+    arguments: &DeviceArguments,
+    quietly: bool,
+) -> Result<Model> {
+    let bar = (!quietly && std::io::stderr().is_terminal()).then(LoadBar::on_terminal);
+    let options = ModelOptions {
+        load: load_options(arguments),
+        context: model.context.map(|context| context as usize),
+        available: available(model.memory),
+        observer: bar.clone().map(|bar| bar as Arc<dyn LoadObserver>),
+    };
+    let loaded = Model::load(source(model.model.as_deref()), device, &options);
+    if let Some(bar) = bar {
+        bar.end();
+    }
+    let loaded = loaded?;
     let (context, trained) = (loaded.context(), loaded.trained_context());
     if trained > 0 && context > trained {
         output::remark(&format!(

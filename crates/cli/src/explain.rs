@@ -85,7 +85,7 @@ fn explain_models(
 }
 
 fn explain_model(arguments: &ExplainArguments) -> Result<()> {
-    let options = ModelOptions { load: device::load_options(&arguments.device), context: None };
+    let options = ModelOptions { load: device::load_options(&arguments.device), ..ModelOptions::default() };
     let source = device::source(arguments.model.as_deref());
     let model = Model::load(source, device::device(&arguments.device)?.as_ref(), &options)?;
     let steps = &model.executor().model().steps;

@@ -8,7 +8,7 @@ use anyhow::Error;
 use fiddlehead_engine::EngineError;
 
 /// It failed.
-const FAILED: u8 = 1;
+pub const FAILED: u8 = 1;
 /// The command line or the configuration is wrong.
 const USAGE: u8 = 2;
 /// Ctrl-C.
@@ -46,6 +46,16 @@ pub fn report(error: &Error) -> ExitCode {
     ExitCode::from(if error.is::<Usage>() { USAGE } else { FAILED })
 }
 
+/// A text from a file as it may be shown: what would move a terminal's cursor or change its colours is spelt out.
+pub fn visible(text: &str) -> String {
+    let spelt = |letter: char| match letter {
+        '\n' | '\t' => letter.to_string(),
+        _ if letter.is_control() => letter.escape_default().to_string(),
+        _ => letter.to_string(),
+    };
+    text.chars().map(spelt).collect()
+}
+
 /// The error and its causes in one line; a cause that the words before it hold already is not said again.
 pub fn message(error: &Error) -> String {
     let mut message = String::new();
@@ -57,7 +67,7 @@ pub fn message(error: &Error) -> String {
             message = format!("{message}: {text}");
         }
     }
-    message
+    visible(&message)
 }
 
 /// The messages about a program's text, drawn with its lines. Colours are taken out again where there is no terminal.
@@ -82,4 +92,15 @@ pub fn clap_message(error: &clap::Error) -> String {
     let text = error.render().to_string();
     let text = text.strip_prefix("error: ").unwrap_or(&text);
     text.split("\n\n").next().unwrap_or(text).trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_cannot_steer_a_terminal() {
+        let error = anyhow::anyhow!("tensor `a\u{1b}[2Jb\u{9b}1m\r\u{7}`\nnext");
+        assert_eq!(message(&error), "tensor `a\\u{1b}[2Jb\\u{9b}1m\\r\\u{7}`\nnext");
+    }
 }

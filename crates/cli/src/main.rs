@@ -5,6 +5,7 @@
 
 mod arguments;
 mod bench;
+mod bus;
 mod chat;
 mod configuration;
 mod device;
@@ -23,6 +24,7 @@ mod memory;
 mod npy;
 mod output;
 mod perplexity;
+mod progress;
 mod quantize;
 mod random;
 mod reference;
@@ -36,6 +38,7 @@ use std::process::ExitCode;
 use arguments::Command;
 
 fn main() -> ExitCode {
+    bus::explain();
     let arguments = match configuration::arguments(std::env::args_os().collect()) {
         Ok(arguments) => arguments,
         Err(error) => return failure::report(&error),

@@ -38,8 +38,13 @@ pub fn perplexity(arguments: &PerplexityArguments) -> Result<ExitCode> {
         return Err(anyhow!("{name}: it is empty; a perplexity needs a text"));
     }
     let cancel = interrupt::catch()?;
-    let model = ModelArguments { model: arguments.model.clone(), context: arguments.context };
-    let mut model = device::load(&model, &arguments.device)?;
+    let model = ModelArguments {
+        model: arguments.model.clone(),
+        context: arguments.context,
+        memory: arguments.memory,
+    };
+    let load = if arguments.json { device::load_quietly } else { device::load };
+    let mut model = load(&model, &arguments.device)?;
     let context = asked.unwrap_or(USUAL_CONTEXT.min(model.context()));
     let windows = windows(context, stride)?;
     let specials = if arguments.literal { Specials::Literal } else { Specials::Parse };

@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use fiddlehead_checkpoint::Checkpoint;
+use fiddlehead_engine::ByteSize;
 use fiddlehead_quantize::{Plan, Planned, Progress, QuantizeError, Target};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::arguments::QuantizeArguments;
-use crate::failure::INTERRUPTED;
-use crate::inspect::bytes;
+use crate::failure::{INTERRUPTED, visible};
 use crate::{interrupt, output};
 
 /// Writes the file and says what is in it.
@@ -33,7 +33,7 @@ pub fn quantize(arguments: &QuantizeArguments) -> Result<ExitCode> {
     let began = Instant::now();
     let written = plan.write(&target, threads, &mut |progress: Progress<'_>| {
         bar.set_position(progress.written);
-        bar.set_message(progress.tensor.to_owned());
+        bar.set_message(visible(progress.tensor));
         if cancelled.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
     bar.finish_and_clear();
@@ -67,8 +67,8 @@ fn summary(
     output::print_line(&format!(
         "{}: {} of weights, from {}, in {:.1} s",
         arguments.target.display(),
-        bytes(plan.bytes()),
-        bytes(checkpoint.bytes()),
+        ByteSize(plan.bytes()),
+        ByteSize(checkpoint.bytes()),
         took.as_secs_f64()
     ))?;
     let mut formats: BTreeMap<&str, (usize, u64)> = BTreeMap::new();
@@ -78,7 +78,7 @@ fn summary(
         *size += tensor.bytes() as u64;
     }
     for (format, (count, size)) in formats {
-        output::print_line(&format!("  {format:<8} {count:>5} tensors  {}", bytes(size)))?;
+        output::print_line(&format!("  {format:<8} {count:>5} tensors  {}", ByteSize(size)))?;
     }
     let instead = plan.tensors().iter().filter_map(|tensor| Some((tensor, tensor.instead_of()?)));
     let mut groups: BTreeMap<String, Vec<&Planned>> = BTreeMap::new();

@@ -95,7 +95,8 @@ fn standard_input() -> Result<String> {
 
 fn answer(arguments: &RunArguments, prompt: &str) -> Result<ExitCode> {
     let cancel = interrupt::catch()?;
-    let mut model = device::load(&arguments.model, &arguments.device)?;
+    let load = if arguments.json { device::load_quietly } else { device::load };
+    let mut model = load(&arguments.model, &arguments.device)?;
     let prompt = encode(arguments, &model, prompt)?;
     let request = request(&model, &arguments.sampling, prompt);
     let mut generator = Generator::new(&mut model, 0)?;

@@ -48,7 +48,8 @@ pub fn score(arguments: &ScoreArguments) -> Result<ExitCode> {
     let name = arguments.tokens.display();
     let sequences = read(arguments).with_context(|| name.to_string())?;
     let cancel = interrupt::catch()?;
-    let mut model = device::load(&arguments.model, &arguments.device)?;
+    let load = if arguments.json { device::load_quietly } else { device::load };
+    let mut model = load(&arguments.model, &arguments.device)?;
     let mut scored = Vec::new();
     for sequence in sequences {
         let found = score_sequence(&mut model, sequence, &cancel)?;

@@ -1,13 +1,11 @@
 //! Small programs at the edges of the language: each runs in the oracle and on the CPU, with and without its kernels, as
 //! written and as rewritten, and gives the same values or fails in the same place everywhere.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use common::to_f64s;
 use fiddlehead_cpu::executor::CpuDevice;
+use fiddlehead_gate::case::to_f64s;
 use fiddlehead_graph::Graph;
 use fiddlehead_graph::lower::lower_function;
 use fiddlehead_graph::rewrite::optimise;

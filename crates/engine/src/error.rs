@@ -10,6 +10,8 @@ use fiddlehead_oracle::OracleError;
 use fiddlehead_plan::DeviceError;
 use fiddlehead_text::TextError;
 
+use crate::ByteSize;
+
 /// Why a model cannot be loaded or does not answer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -81,6 +83,20 @@ pub enum EngineError {
         found: String,
         /// What it should be.
         wanted: &'static str,
+    },
+    /// It would take more memory than there is.
+    #[error("the model takes about {wanted} ({parts}) and {available} are {bound}; {advice}")]
+    DoesNotFit {
+        /// What it takes in all.
+        wanted: ByteSize,
+        /// The parts that matter, in words.
+        parts: String,
+        /// What there is.
+        available: ByteSize,
+        /// Who says so.
+        bound: String,
+        /// What to do.
+        advice: String,
     },
     /// There is nothing to start from.
     #[error("the prompt is empty; a model needs at least one token to go on from")]

@@ -1,13 +1,12 @@
 //! What a model's files hold, whether they can be served, and how much memory that takes. Nothing is loaded.
 
-use std::collections::BTreeSet;
-
-use fiddlehead_checkpoint::{Checkpoint, Description};
-use fiddlehead_graph::ModelGraph;
-use fiddlehead_graph::queries::{HistoryStorage, history_storage};
+use fiddlehead_checkpoint::gguf::Value as GgufValue;
+use fiddlehead_checkpoint::{Checkpoint, Copying, Description};
+use fiddlehead_plan::Device;
+use serde_json::{Value, json};
 
 use crate::companions::Companions;
-use crate::{EngineError, ModelSource, Prepared};
+use crate::{EngineError, MemoryEstimate, ModelOptions, ModelSource, Prepared, StepInterface};
 
 /// A model looked at.
 #[derive(Debug)]
@@ -16,12 +15,23 @@ pub struct Inspection {
     pub kind: &'static str,
     /// Bytes of all weight files together.
     pub bytes: u64,
-    /// What it says about itself: keys and values, each value on one line and cut where it is long.
-    pub metadata: Vec<(String, String)>,
+    /// What it says about itself.
+    pub metadata: Vec<MetadataEntry>,
     /// Its tensors, by name.
     pub tensors: Vec<TensorEntry>,
     /// How it would be served, or why it cannot be.
     pub serving: Result<Serving, EngineError>,
+}
+
+/// A value that a model says about itself.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MetadataEntry {
+    /// Its key.
+    pub key: String,
+    /// The value on one line, cut where it is long.
+    pub shown: String,
+    /// The value. A long list is an object of its `length` and its `first` elements.
+    pub value: Value,
 }
 
 /// A tensor of a file.
@@ -46,49 +56,37 @@ pub struct Serving {
     pub architecture: &'static str,
     /// The steps of its program that the weights suffice for.
     pub steps: Vec<String>,
+    /// Tokens that it knows.
+    pub vocabulary: usize,
     /// Whether it can be talked with.
     pub has_chat_template: bool,
     /// The longest path when nothing else is asked for, in tokens.
     pub context: usize,
     /// The longest path that it was made for, in tokens; 0 when it does not say.
     pub trained_context: usize,
-    /// What it takes.
+    /// Tensors that the program has no use for, by name.
+    pub unused: Vec<String>,
+    /// What it takes with the context that was asked for.
     pub memory: MemoryEstimate,
 }
 
-/// Bytes that serving takes. Buffers of a device for its kernels come on top.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MemoryEstimate {
-    /// Weights that are read where they lie in the file.
-    pub mapped_weights: u64,
-    /// Weights that are changed or put together on loading.
-    pub copied_weights: u64,
-    /// What a session keeps for each token of its path.
-    pub per_token: u64,
-    /// What a session keeps however long its path is.
-    pub per_session: u64,
-}
-
-impl MemoryEstimate {
-    /// All of it, with one session of that many tokens.
-    pub fn total(&self, tokens: usize) -> u64 {
-        let history = self.per_token.saturating_mul(tokens as u64);
-        [self.mapped_weights, self.copied_weights, self.per_session]
-            .into_iter()
-            .fold(history, u64::saturating_add)
-    }
-}
-
-/// Looks at a model. That it cannot be served is part of the answer.
+/// Looks at a model as if to load it on a device. That it cannot be served is part of the answer.
 ///
 /// # Errors
 /// When its files cannot be read, or contradict themselves or each other.
-pub fn inspect(source: ModelSource<'_>) -> Result<Inspection, EngineError> {
-    let checkpoint = source.open()?;
+pub fn inspect(
+    source: ModelSource<'_>,
+    device: &dyn Device,
+    options: &ModelOptions,
+) -> Result<Inspection, EngineError> {
+    let checkpoint = source.open(Copying::Planned)?;
     let (kind, metadata) = match checkpoint.description() {
-        Description::HuggingFace { config, .. } => ("safetensors", json_lines(config)),
+        Description::HuggingFace { config, .. } => {
+            let entries = config.as_object().into_iter().flatten();
+            ("safetensors", entries.map(|(key, value)| json_entry(key, value)).collect())
+        }
         Description::Gguf(metadata) => {
-            ("GGUF", metadata.iter().map(|(key, value)| (key.to_owned(), value.to_string())).collect())
+            ("GGUF", metadata.iter().map(|(key, value)| gguf_entry(key, value)).collect())
         }
     };
     Ok(Inspection {
@@ -96,7 +94,7 @@ pub fn inspect(source: ModelSource<'_>) -> Result<Inspection, EngineError> {
         bytes: checkpoint.bytes(),
         metadata,
         tensors: tensors(&checkpoint),
-        serving: serving(&checkpoint),
+        serving: serving(&checkpoint, device, options),
     })
 }
 
@@ -125,59 +123,64 @@ fn natural(name: &str) -> Vec<(u64, &str)> {
     name.split('.').map(|part| part.parse().map_or((u64::MAX, part), |number| (number, ""))).collect()
 }
 
-fn json_lines(config: &serde_json::Value) -> Vec<(String, String)> {
+/// Elements of a list that are given; vocabularies have hundreds of thousands.
+const GIVEN: usize = 64;
+
+fn json_entry(key: &str, value: &Value) -> MetadataEntry {
     const LONGEST: usize = 100;
-    let line = |(key, value): (&String, &serde_json::Value)| {
-        let value = value.to_string();
-        let cut = value.char_indices().nth(LONGEST).map(|(end, _)| format!("{}…", &value[..end]));
-        (key.clone(), cut.unwrap_or(value))
+    let text = value.to_string();
+    let cut = text.char_indices().nth(LONGEST).map(|(end, _)| format!("{}…", &text[..end]));
+    let value = match value {
+        Value::Array(list) if list.len() > GIVEN => json!({ "length": list.len(), "first": list[..GIVEN] }),
+        other => other.clone(),
     };
-    config.as_object().into_iter().flatten().map(line).collect()
+    MetadataEntry { key: key.to_owned(), shown: cut.unwrap_or(text), value }
 }
 
-fn serving(checkpoint: &Checkpoint) -> Result<Serving, EngineError> {
+fn gguf_entry(key: &str, value: &GgufValue) -> MetadataEntry {
+    let given = match value.as_array() {
+        Some(array) => {
+            let first: Vec<Value> = array.values().take(GIVEN).map(|value| gguf_value(&value)).collect();
+            if array.len() > GIVEN { json!({ "length": array.len(), "first": first }) } else { first.into() }
+        }
+        None => gguf_value(value),
+    };
+    MetadataEntry { key: key.to_owned(), shown: value.to_string(), value: given }
+}
+
+/// A text or a number. Numbers of 32 bits keep their short decimal form; what JSON has no number for is a text.
+fn gguf_value(value: &GgufValue) -> Value {
+    match value {
+        GgufValue::Text(text) => String::from_utf8_lossy(text).into(),
+        GgufValue::Bool(value) => (*value).into(),
+        other => match (other.as_u64(), other.as_i64(), other.to_string()) {
+            (Some(whole), ..) => whole.into(),
+            (_, Some(whole), _) => whole.into(),
+            (.., text) => match text.parse::<f64>() {
+                Ok(number) if number.is_finite() => number.into(),
+                _ => text.into(),
+            },
+        },
+    }
+}
+
+fn serving(
+    checkpoint: &Checkpoint,
+    device: &dyn Device,
+    options: &ModelOptions,
+) -> Result<Serving, EngineError> {
     let architecture = fiddlehead_models::find(&fiddlehead_models::Config::of(checkpoint))?.name;
     let prepared = Prepared::new(checkpoint)?;
     let companions = Companions::read(checkpoint)?;
-    // A weight that is a tensor as it stands has its bytes; one that was changed has bytes of its own.
-    let mapped: BTreeSet<_> = checkpoint.tensors().values().map(|tensor| tensor.bytes().as_ptr()).collect();
-    let mut memory = MemoryEstimate::default();
-    for weight in prepared.weights.values() {
-        let bytes = weight.bytes();
-        let is_mapped = mapped.contains(&bytes.as_ptr());
-        let part = if is_mapped { &mut memory.mapped_weights } else { &mut memory.copied_weights };
-        *part = part.saturating_add(bytes.len() as u64);
-    }
-    add_sessions(&mut memory, &prepared.graphs);
+    let memory = MemoryEstimate::new(checkpoint, &prepared, device, &options.for_device(&prepared))?;
     Ok(Serving {
         architecture,
         steps: prepared.graphs.steps.iter().map(|step| step.name().to_owned()).collect(),
+        vocabulary: StepInterface::of(&prepared.graphs)?.vocabulary(),
         has_chat_template: companions.template.is_some(),
         context: prepared.usual_context(),
         trained_context: prepared.trained_context,
+        unused: prepared.unused,
         memory,
     })
-}
-
-/// What the steps keep of a path. All elements take four bytes.
-fn add_sessions(memory: &mut MemoryEstimate, model: &ModelGraph) {
-    let bytes = |shape: &[usize]| shape.iter().fold(4u64, |bytes, &size| bytes.saturating_mul(size as u64));
-    for step in &model.steps {
-        for state in step.states() {
-            memory.per_session = memory.per_session.saturating_add(bytes(&state.shape));
-        }
-        for (history, storage) in step.histories().iter().zip(history_storage(step)) {
-            let row = step.shape(history.row).map_or(0, |shape| bytes(&shape));
-            match storage {
-                HistoryStorage::Nothing => {}
-                HistoryStorage::Whole | HistoryStorage::Both { .. } => {
-                    memory.per_token = memory.per_token.saturating_add(row)
-                }
-                HistoryStorage::Ring { reach } => {
-                    let kept = row.saturating_mul(reach as u64);
-                    memory.per_session = memory.per_session.saturating_add(kept);
-                }
-            }
-        }
-    }
 }

@@ -100,6 +100,10 @@ impl Model {
         self.parts.timings
     }
 
+    pub(crate) fn set_load_seconds(&mut self, seconds: f64) {
+        self.parts.timings.load_seconds = seconds;
+    }
+
     /// The prompt of a conversation.
     ///
     /// # Errors

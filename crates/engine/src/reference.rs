@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use fiddlehead_checkpoint::Copying;
 use fiddlehead_forest::{Class, ForestBuilder, SessionId, Wanted};
 use fiddlehead_oracle::{Array, Oracle, OracleSessions, Weight, Weights};
 use fiddlehead_plan::Values;
@@ -22,7 +23,8 @@ impl Reference {
     /// # Errors
     /// When they are missing, damaged, or do not fit a program that gives logits.
     pub fn load(source: ModelSource<'_>) -> Result<Reference, EngineError> {
-        let Prepared { graphs, weights: stored, .. } = Prepared::new(&source.open()?)?;
+        let Prepared { graphs, weights: stored, .. } =
+            Prepared::new(&source.open(Copying::Within(u64::MAX))?)?;
         let interface = StepInterface::of(&graphs)?;
         let graph = &graphs.steps[interface.step()];
         let mut weights = Weights::new();

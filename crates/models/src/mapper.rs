@@ -1,5 +1,6 @@
 //! What a mapping writes into: dims, statics, constants and weights by the program's names.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
@@ -24,6 +25,8 @@ pub struct Bound {
     pub weights: BTreeMap<String, Tensor>,
     /// For each weight, its tensor's name in the checkpoint.
     pub sources: BTreeMap<String, String>,
+    /// The checkpoint's tensors that were looked at.
+    pub used: BTreeSet<String>,
     /// The longest path that the model was made for, in tokens.
     pub context: usize,
 }
@@ -36,6 +39,7 @@ pub struct Mapper<'a> {
     bindings: ModelBindings,
     weights: BTreeMap<String, Tensor>,
     sources: BTreeMap<String, String>,
+    used: RefCell<BTreeSet<String>>,
     context: usize,
     names: Names,
 }
@@ -48,6 +52,7 @@ impl<'a> Mapper<'a> {
             bindings: ModelBindings::default(),
             weights: BTreeMap::new(),
             sources: BTreeMap::new(),
+            used: RefCell::default(),
             context: 0,
             names: Names::Gguf,
         };
@@ -67,6 +72,7 @@ impl<'a> Mapper<'a> {
             bindings: self.bindings,
             weights: self.weights,
             sources: self.sources,
+            used: self.used.into_inner(),
             context: self.context,
         })
     }
@@ -93,6 +99,12 @@ impl<'a> Mapper<'a> {
         }
     }
 
+    fn tensor(&self, name: &str) -> Result<&'a Tensor, ModelError> {
+        let tensor = self.checkpoint.tensor(name)?;
+        self.used.borrow_mut().insert(name.to_owned());
+        Ok(tensor)
+    }
+
     /// The configuration.
     pub fn config(&self) -> Config<'a> {
         self.config
@@ -111,7 +123,7 @@ impl<'a> Mapper<'a> {
         if !self.has(tensor) {
             return Ok(None);
         }
-        let values = self.checkpoint.tensor(tensor)?.to_f32();
+        let values = self.tensor(tensor)?.to_f32();
         let values =
             values.map_err(|why| ModelError::Values { tensor: tensor.to_owned(), why: why.to_string() })?;
         Ok(Some(values))
@@ -122,7 +134,7 @@ impl<'a> Mapper<'a> {
     /// # Errors
     /// When it is missing or of a type that cannot be served.
     pub fn rows(&self, tensor: &str) -> Result<usize, ModelError> {
-        Ok(self.checkpoint.tensor(tensor)?.rows())
+        Ok(self.tensor(tensor)?.rows())
     }
 
     /// Binds weights, by their paths behind `path`, to tensors whose names begin with `tensors`.
@@ -193,16 +205,17 @@ impl<'a> Mapper<'a> {
     /// When a tensor is missing, or differs from the first one in shape or format.
     pub fn stack(&mut self, path: impl Into<String>, tensors: &[String]) -> Result<(), ModelError> {
         let Some(name) = tensors.first() else { return Ok(()) };
-        let first = self.checkpoint.tensor(name)?;
-        let mut bytes = Vec::new();
+        let first = self.tensor(name)?;
+        let mut found = Vec::with_capacity(tensors.len());
         for tensor in tensors {
-            let found = self.checkpoint.tensor(tensor)?;
-            if (found.shape(), found.format()) != (first.shape(), first.format()) {
+            let next = self.tensor(tensor)?;
+            if (next.shape(), next.format()) != (first.shape(), first.format()) {
                 let why = format!("its shape or format differs from that of `{name}`");
                 return Err(ModelError::Values { tensor: tensor.clone(), why });
             }
-            bytes.extend_from_slice(found.bytes());
+            found.push(next.bytes());
         }
+        let bytes = self.copy(name, found.len() * first.bytes().len(), || found.concat())?;
         let shape = [&[tensors.len()], first.shape()].concat();
         self.copied(path.into(), name, first.format(), shape, bytes)
     }
@@ -217,7 +230,7 @@ impl<'a> Mapper<'a> {
         tensor: &str,
         rows: Range<usize>,
     ) -> Result<(), ModelError> {
-        let found = self.checkpoint.tensor(tensor)?;
+        let found = self.tensor(tensor)?;
         let &[parts, height, columns] = found.shape() else {
             let why = format!("it has {} axes; three are wanted", found.shape().len());
             return Err(ModelError::Values { tensor: tensor.to_owned(), why });
@@ -229,8 +242,20 @@ impl<'a> Mapper<'a> {
         let row_bytes = found.row_bytes();
         let part =
             |part: usize| (part * height + rows.start) * row_bytes..(part * height + rows.end) * row_bytes;
-        let bytes = (0..parts).flat_map(|index| &found.bytes()[part(index)]).copied().collect();
+        let length = parts * rows.len() * row_bytes;
+        let rows_of = || (0..parts).flat_map(|index| &found.bytes()[part(index)]).copied().collect();
+        let bytes = self.copy(tensor, length, rows_of)?;
         self.copied(path.into(), tensor, found.format(), vec![parts, rows.len(), columns], bytes)
+    }
+
+    /// The bytes of a copy, or zeros when copies are only planned.
+    fn copy(
+        &self,
+        tensor: &str,
+        length: usize,
+        make: impl FnOnce() -> Vec<u8>,
+    ) -> Result<Vec<u8>, ModelError> {
+        Ok(if self.checkpoint.room_for_copy(tensor, length)? { make() } else { vec![0; length] })
     }
 
     fn copied(
@@ -259,7 +284,7 @@ impl<'a> Mapper<'a> {
         transform: Transform,
     ) -> Result<(), ModelError> {
         let path = path.into();
-        let found = self.checkpoint.tensor(tensor)?;
+        let found = self.tensor(tensor)?;
         let change: Option<fn(f32) -> f32> = match transform {
             Transform::None => None,
             Transform::OnePlus => Some(|w| 1.0 + w),
@@ -267,8 +292,11 @@ impl<'a> Mapper<'a> {
         };
         let value = match change {
             None => found.clone(),
-            Some(change) => changed(found, change)
-                .map_err(|why| ModelError::Values { tensor: tensor.to_owned(), why: why.to_string() })?,
+            Some(change) => match self.checkpoint.room_for_copy(tensor, found.elements() * 4)? {
+                true => changed(found, change),
+                false => Tensor::from_f32(found.shape().to_vec(), vec![0.0; found.elements()]),
+            }
+            .map_err(|why| ModelError::Values { tensor: tensor.to_owned(), why: why.to_string() })?,
         };
         self.weights.insert(path.clone(), value);
         self.sources.insert(path, tensor.to_owned());

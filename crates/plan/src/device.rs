@@ -189,6 +189,15 @@ pub struct MemoryReport {
     pub sessions: usize,
 }
 
+/// What memory is estimated for: one session of [`LoadOptions::context`] nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Workload {
+    /// The steps that will run, by their places in the model.
+    pub steps: Vec<usize>,
+    /// Nodes of the largest forest.
+    pub rows: usize,
+}
+
 /// A place where programs run.
 pub trait Device: Send + Sync {
     /// Its name and what it can do, for people.
@@ -200,6 +209,17 @@ pub trait Device: Send + Sync {
         weights: Weights,
         options: LoadOptions,
     ) -> Result<Box<dyn Executor>, DeviceError>;
+    /// The most bytes that a model will hold on this device, before anything is taken for it.
+    ///
+    /// # Errors
+    /// As [`Device::load`].
+    fn estimate(
+        &self,
+        model: &ModelGraph,
+        weights: &Weights,
+        options: &LoadOptions,
+        workload: &Workload,
+    ) -> Result<MemoryReport, DeviceError>;
     /// Runs a plain function (no states, no per-node inputs) once: `inputs` in the graph's order, outputs in the
     /// graph's order.
     fn call(

@@ -10,6 +10,7 @@ mod configuration;
 mod exec;
 mod explain;
 mod inspect;
+mod memory;
 mod models;
 mod perplexity;
 mod quantize;

@@ -43,10 +43,14 @@ impl Lowering<'_> {
     fn decoded(&mut self, param: ParamId) -> Result<Place, DeviceError> {
         let tensor = &self.program.weights[param.index()];
         let declared = &self.program.graph.params()[param.index()];
+        let mut words = Words::allocate(tensor.elements(), format!("the weight `{}`", declared.name))?;
+        if self.context.dry {
+            self.program.constants.push(words);
+            return Ok(Place::Constant(self.program.constants.len() - 1));
+        }
         let values = tensor
             .to_f32()
             .map_err(|error| DeviceError::Weight { name: declared.name.clone(), why: error.to_string() })?;
-        let mut words = Words::allocate(values.len(), format!("the weight `{}`", declared.name))?;
         for (word, value) in words.as_mut_slice().iter_mut().zip(values) {
             *word = match declared.element {
                 Element::F32 => value.to_bits(),

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use fiddlehead_graph::{Graph, ModelGraph, Output};
 use fiddlehead_plan::{
     Choice, Collected, Device, DeviceError, DeviceFacts, Executor, Family, InputBuffers, LoadOptions,
-    Numerics, PlanReport, Policy, Values, Weights,
+    MemoryReport, Numerics, PlanReport, Policy, Values, Weights, Workload,
 };
 
+use super::estimate::estimate;
 use super::explain;
 use super::lower::{Context, lower};
 use super::machine::{InputWords, Machine, Workshop};
@@ -83,7 +84,15 @@ impl CpuDevice {
         numerics: Numerics,
         architecture: &'a str,
     ) -> Context<'a> {
-        Context { weights, policy, numerics, architecture, features: self.features, single_row: false }
+        Context {
+            weights,
+            policy,
+            numerics,
+            architecture,
+            features: self.features,
+            single_row: false,
+            dry: false,
+        }
     }
 }
 
@@ -127,6 +136,29 @@ impl Device for CpuDevice {
             .collect::<Result<Vec<_>, _>>()?;
         let bytes = weights.values().map(|tensor| tensor.bytes().len()).sum();
         Ok(Box::new(CpuExecutor::new(model, steps, Arc::clone(&self.pool), self.features, options, bytes)))
+    }
+
+    fn estimate(
+        &self,
+        model: &ModelGraph,
+        weights: &Weights,
+        options: &LoadOptions,
+        workload: &Workload,
+    ) -> Result<MemoryReport, DeviceError> {
+        let policy = CpuDevice::policy(options)?;
+        let context = Context { dry: true, ..self.context(weights, &policy, options.numerics, &model.name) };
+        let bytes = weights.values().map(|tensor| tensor.bytes().len()).sum();
+        let mut all = MemoryReport { weights: bytes, ..MemoryReport::default() };
+        for (index, graph) in model.steps.iter().enumerate() {
+            let machine = Machine::new(lower(graph, context)?, self.pool.threads());
+            let step = estimate(&machine, options.context, workload);
+            all.mirrors += step.mirrors;
+            if workload.steps.contains(&index) {
+                all.scratch = all.scratch.saturating_add(step.scratch);
+                all.sessions = all.sessions.saturating_add(step.sessions);
+            }
+        }
+        Ok(all)
     }
 
     fn call(

@@ -8,6 +8,10 @@ use super::memory::Words;
 /// Rows of a page of a history that is kept whole.
 const PAGE_ROWS: usize = 64;
 
+fn rows_of_page(reach: Option<usize>) -> usize {
+    reach.map_or(PAGE_ROWS, |reach| reach.next_power_of_two().clamp(16, PAGE_ROWS))
+}
+
 /// One history of one session. The committed rows lie at their depths; the rows of a pending segment lie after them in
 /// the segment's order, so that a chain's rows lie at their depths too.
 #[derive(Clone, Debug)]
@@ -24,11 +28,20 @@ pub(super) struct History {
 
 impl History {
     pub(super) fn new(row_words: usize, reach: Option<usize>) -> History {
-        let page_rows = match reach {
-            None => PAGE_ROWS,
-            Some(reach) => reach.next_power_of_two().clamp(16, PAGE_ROWS),
-        };
+        let page_rows = rows_of_page(reach);
         History { row_words, page_rows, reach, first_page: 0, pages: VecDeque::new(), spare: None }
+    }
+
+    /// Bytes that it takes at most in a session of `context` nodes that come at most `rows` at a time.
+    pub(super) fn estimate(row_words: usize, reach: Option<usize>, context: usize, rows: usize) -> usize {
+        let page_rows = rows_of_page(reach);
+        let whole = context.div_ceil(page_rows);
+        let pages = match reach {
+            None => whole,
+            // Pages of what is in reach, of what comes, a part of one at either end, and a spare one.
+            Some(reach) => whole.min(reach.saturating_add(rows).div_ceil(page_rows) + 1) + 1,
+        };
+        pages.saturating_mul(page_rows).saturating_mul(row_words).saturating_mul(4)
     }
 
     /// Makes the rows `base .. base + count` writable: pages exist and no snapshot shares them.

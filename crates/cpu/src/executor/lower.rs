@@ -26,6 +26,8 @@ pub(super) struct Context<'a> {
     pub features: Features,
     /// Whether forests will have a single node, so that nothing is carried from row to row within a run.
     pub single_row: bool,
+    /// Whether the program is only looked at: weights are not decoded then, zeros stand for their values.
+    pub dry: bool,
 }
 
 /// Makes a program of a graph.

@@ -259,6 +259,11 @@ impl Machine {
         }
     }
 
+    /// The machines of its loops' bodies.
+    pub(super) fn nested(&self) -> &[Machine] {
+        &self.nested
+    }
+
     /// What the last run left.
     pub(super) fn view(&self) -> View<'_> {
         View { program: &self.program, batch: &self.batch, slots: &[], bases: &self.bases }

@@ -13,6 +13,7 @@ mod batch;
 mod blocks;
 mod constants;
 mod device;
+mod estimate;
 mod explain;
 mod history;
 mod lower;

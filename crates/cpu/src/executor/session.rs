@@ -59,6 +59,16 @@ impl StateStore {
         StateStore { words, carried, ..StateStore::default() }
     }
 
+    /// Bytes that a state of that many words takes at most in runs of `rows` nodes. `carried`: the words kept of each
+    /// node, for a state that a kernel carries.
+    pub(super) fn estimate(words: usize, carried: Option<usize>, rows: usize) -> usize {
+        let pending = match carried {
+            Some(of_node) => of_node.saturating_mul(rows).saturating_add(words),
+            None => words.saturating_mul(rows),
+        };
+        pending.saturating_add(words).saturating_mul(4)
+    }
+
     /// Makes room for a segment of a carried state; none for others.
     pub(super) fn carry(&mut self, base: usize, count: usize) -> Result<Option<CarriedWords>, DeviceError> {
         let Some(carried) = self.carried.as_mut() else { return Ok(None) };

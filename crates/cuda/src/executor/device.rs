@@ -6,12 +6,12 @@ use std::sync::Arc;
 use fiddlehead_forest::{Forest, SessionId};
 use fiddlehead_graph::{Element, Graph, Input, ModelGraph, NodeId};
 use fiddlehead_plan::{
-    Collected, Device, DeviceError, Executor, Family, InputBuffers, LoadOptions, PlanReport, Policy,
-    StepReport, Values, Weights,
+    Collected, Device, DeviceError, Executor, Family, InputBuffers, LoadOptions, MemoryReport, PlanReport,
+    Policy, Regime, StepReport, Values, Weights, Workload,
 };
 use fiddlehead_storage::Tensor;
 
-use super::machine::{KernelTime, Machine};
+use super::machine::{KernelTime, Machine, arena};
 use super::model::CudaExecutor;
 use crate::emit::{Context, Kernel, Program, lower};
 use crate::memory::{Block, Pool};
@@ -182,6 +182,28 @@ impl Device for CudaDevice {
         Ok(Box::new(CudaExecutor { model, steps, sessions, options, weight_bytes, identity }))
     }
 
+    fn estimate(
+        &self,
+        model: &ModelGraph,
+        weights: &Weights,
+        options: &LoadOptions,
+        workload: &Workload,
+    ) -> Result<MemoryReport, DeviceError> {
+        let policy = CudaDevice::policy(options)?;
+        let bytes = weights.values().map(|tensor| tensor.bytes().len()).sum();
+        let mut all = MemoryReport { weights: bytes, ..MemoryReport::default() };
+        for (index, graph) in model.steps.iter().enumerate() {
+            let program = lower(graph, Context { weights, policy: &policy })?;
+            let step = estimate(&program, options.context, workload.rows.min(options.context));
+            all.mirrors += step.mirrors;
+            if workload.steps.contains(&index) {
+                all.scratch = all.scratch.saturating_add(step.scratch);
+                all.sessions = all.sessions.saturating_add(step.sessions);
+            }
+        }
+        Ok(all)
+    }
+
     fn call(
         &self,
         graph: &Graph,
@@ -195,6 +217,28 @@ impl Device for CudaDevice {
         let policy = CudaDevice::policy(options)?;
         let weights = fiddlehead_plan::placeholder_weights(graph)?;
         Ok(report(&lower(graph, Context { weights: &weights, policy: &policy })?))
+    }
+}
+
+/// What one step takes for a session of `context` nodes and runs of at most `rows`, of which one is wanted.
+fn estimate(program: &Program, context: usize, rows: usize) -> MemoryReport {
+    let regime = Regime::of(std::iter::once(rows).chain(program.sets.iter().skip(1).map(|_| 1)));
+    let states = program.graph.states().iter().map(|state| {
+        let words: usize = state.shape.iter().product();
+        words.saturating_mul(4).saturating_mul(rows + 1)
+    });
+    let histories = program.graph.histories().iter().zip(&program.reach).map(|(history, reach)| {
+        let words: usize = program.graph.shape(history.row).map_or(0, |shape| shape.iter().product());
+        let kept = reach.map_or(context, |reach| context.min(reach + rows));
+        words.saturating_mul(4).saturating_mul(kept.next_multiple_of(64))
+    });
+    let persistent = program.buffers.iter().filter(|buffer| buffer.persistent);
+    let constants = program.constants.iter().map(|values| values.len() * 4);
+    MemoryReport {
+        weights: 0,
+        mirrors: persistent.map(|buffer| buffer.words * 4).chain(constants).sum(),
+        scratch: arena(program, &regime).bytes,
+        sessions: states.chain(histories).fold(0, usize::saturating_add),
     }
 }
 

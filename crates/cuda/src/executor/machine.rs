@@ -155,22 +155,7 @@ impl Machine {
 
     /// Buffers and launches for a regime.
     fn plan(&self, regime: &Regime, segments: usize, batch_bytes: usize) -> Result<Plan, CudaError> {
-        let rows = |rows: RowsOf| match rows {
-            RowsOf::Shared => 1,
-            RowsOf::Set(set) => regime.tiers[set.0],
-            RowsOf::Node => regime.tiers[0],
-        };
-        let lifetimes: Vec<Lifetime> = self
-            .program
-            .buffers
-            .iter()
-            .map(|buffer| Lifetime {
-                bytes: if buffer.persistent { 0 } else { (buffer.words * 4 * rows(buffer.rows)).max(4) },
-                first: buffer.life.0,
-                last: buffer.life.1,
-            })
-            .collect();
-        let memory = place(&lifetimes);
+        let memory = arena(&self.program, regime);
         let arena = self.pool.take(memory.bytes)?;
         let inputs = self
             .program
@@ -392,6 +377,25 @@ impl Machine {
     pub(super) fn pool(&self) -> &Arc<Pool> {
         &self.pool
     }
+}
+
+/// The layout of a regime's buffers.
+pub(super) fn arena(program: &Program, regime: &Regime) -> MemoryPlan {
+    let rows = |rows: RowsOf| match rows {
+        RowsOf::Shared => 1,
+        RowsOf::Set(set) => regime.tiers[set.0],
+        RowsOf::Node => regime.tiers[0],
+    };
+    let lifetimes: Vec<Lifetime> = program
+        .buffers
+        .iter()
+        .map(|buffer| Lifetime {
+            bytes: if buffer.persistent { 0 } else { (buffer.words * 4 * rows(buffer.rows)).max(4) },
+            first: buffer.life.0,
+            last: buffer.life.1,
+        })
+        .collect();
+    place(&lifetimes)
 }
 
 /// One function for each kernel, those of one name the same.
