@@ -95,11 +95,14 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// When they are not as many as declared, and what the system says.
     pub fn tensor(&mut self, bytes: &[u8]) -> Result<(), WriteError> {
-        self.part(bytes)?;
-        if self.begun > 0 || bytes.is_empty() {
-            self.end_tensor()?;
+        let (name, expected) = self.next()?;
+        let found = self.begun + bytes.len();
+        if found != *expected {
+            // Nothing is written of a tensor that is wrong as a whole.
+            return Err(WriteError::WrongLength { name: name.clone(), expected: *expected, found });
         }
-        Ok(())
+        self.part(bytes)?;
+        if bytes.is_empty() { self.end_tensor() } else { Ok(()) }
     }
 
     /// Writes some of the bytes of the next tensor, behind those written before. The last part ends it; a tensor of no
