@@ -285,7 +285,7 @@ pub struct ModelArguments {
     pub context: Option<u32>,
     /// Memory that the model may take, such as 6GiB: one that is estimated to take more is refused; `any` does not ask
     /// [default: what is available, pages of files counted]
-    #[arg(long, value_name = "SIZE", value_parser = memory)]
+    #[arg(long, allow_negative_numbers = true, value_name = "SIZE", value_parser = memory)]
     pub memory: Option<MemoryChoice>,
 }
 
@@ -424,7 +424,7 @@ pub struct InspectArguments {
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(1..=1 << 30))]
     pub context: Option<u32>,
     /// Memory that the model may take, such as 6GiB [default: what is available, pages of files counted]
-    #[arg(long, value_name = "SIZE", value_parser = memory)]
+    #[arg(long, allow_negative_numbers = true, value_name = "SIZE", value_parser = memory)]
     pub memory: Option<MemoryChoice>,
     /// List every tensor, where one line stands for those of all layers otherwise
     #[arg(long)]
@@ -500,7 +500,7 @@ pub struct PerplexityArguments {
     pub context: Option<u32>,
     /// Memory that the model may take, such as 6GiB: one that is estimated to take more is refused; `any` does not ask
     /// [default: what is available, pages of files counted]
-    #[arg(long, value_name = "SIZE", value_parser = memory)]
+    #[arg(long, allow_negative_numbers = true, value_name = "SIZE", value_parser = memory)]
     pub memory: Option<MemoryChoice>,
     /// How far apart windows begin, less than --context [default: half of it]
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(1..=1 << 30))]
