@@ -304,11 +304,14 @@ impl Writer<'_, '_> {
         if sum.is_empty() { "0".into() } else { format!("({sum})") }
     }
 
-    /// The bounds of an axis: `(start, end)`.
+    /// The bounds of an axis: `(start, end)`, the end one past the last value and perhaps no 32-bit number.
     pub fn bounds(&mut self, range: &Range) -> (String, String) {
         match range {
             Range::Fixed(extent) => ("0".into(), extent.to_string()),
-            Range::Between { start, end, .. } => (self.expr(start).text, self.expr(end).text),
+            Range::Between { start, end, inclusive, .. } => {
+                let (start, end) = (self.expr(start).text, self.expr(end).text);
+                (start, if *inclusive { format!("(long long)({end}) + 1") } else { end })
+            }
         }
     }
 }
