@@ -12,6 +12,7 @@ pub mod memory;
 pub mod numerics;
 pub mod order;
 pub mod regime;
+pub mod sessions;
 pub mod sizing;
 mod values;
 
@@ -22,5 +23,6 @@ pub use gates::{GATES, Gate, gate};
 pub use memory::{Lifetime, MemoryPlan};
 pub use numerics::Numerics;
 pub use regime::Regime;
+pub use sessions::{ModelExecutor, Pending, StepMachine, StepSession};
 pub use sizing::{DeviceFacts, Work};
-pub use values::{Collected, InputBuffers};
+pub use values::{Collected, InputBuffers, plain_function, weights_of};

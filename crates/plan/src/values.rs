@@ -1,10 +1,45 @@
-//! Values on their way to and from a device: inputs checked against their declarations, outputs collected.
+//! Values on their way to and from a device: inputs and weights checked against their declarations, outputs collected.
 
 use std::borrow::Cow;
 
-use fiddlehead_graph::{Element, Input};
+use fiddlehead_graph::{Element, Graph, Input, Param};
+use fiddlehead_storage::Tensor;
 
-use crate::device::{DeviceError, Values};
+use crate::device::{DeviceError, Values, Weights};
+
+/// Refuses a graph that is no plain function: one that [`crate::Device::call`] cannot run.
+///
+/// # Errors
+/// [`DeviceError::Input`] for an input of each node, [`DeviceError::Unsupported`] for states and histories.
+pub fn plain_function(graph: &Graph) -> Result<(), DeviceError> {
+    if let Some(input) = graph.inputs().iter().find(|input| input.per_node) {
+        let why = "a plain function has no input of each node: load it as a model's step".into();
+        return Err(DeviceError::Input { name: input.name.clone(), why });
+    }
+    if !graph.states().is_empty() || !graph.histories().is_empty() {
+        let why = "it has states or histories: load it as a model's step".into();
+        return Err(DeviceError::Unsupported { what: format!("`{}`", graph.name()), why });
+    }
+    Ok(())
+}
+
+/// The weights of a graph's parameters, in their order.
+///
+/// # Errors
+/// [`DeviceError::Weight`] for one that is missing or has another shape than is declared.
+pub fn weights_of(graph: &Graph, weights: &Weights) -> Result<Vec<Tensor>, DeviceError> {
+    let find = |param: &Param| {
+        let wrong = |why: String| DeviceError::Weight { name: param.name.clone(), why };
+        let tensor =
+            weights.get(&param.name).ok_or_else(|| wrong("the checkpoint does not hold it".into()))?;
+        if tensor.shape() != param.shape {
+            let (declared, found) = (&param.shape, tensor.shape());
+            return Err(wrong(format!("the program declares {declared:?}, the checkpoint holds {found:?}")));
+        }
+        Ok(tensor.clone())
+    };
+    graph.params().iter().map(find).collect()
+}
 
 /// Inputs of a run, checked: each as words of four bytes, floats as their bits, truth values as zero and one.
 #[derive(Debug)]

@@ -1,13 +1,13 @@
 //! One run's batch as steps see it: rows of every set, where each row's path lies, and where outgoing states go.
 
-use fiddlehead_forest::{Class, Forest, NO_PARENT, Shape, Wanted};
+use fiddlehead_forest::{Class, Forest, NO_PARENT, Shape};
 use fiddlehead_graph::HistoryId;
 use fiddlehead_plan::DeviceError;
 
 use super::program::{Place, Program};
-use super::session::{CarriedWords, StepSession};
+use super::session::{CarriedWords, CpuSession};
 use crate::bytecode::{HistoryRows, Span};
-use fiddlehead_plan::order::{RowSet, SetIndex};
+use fiddlehead_plan::order::SetIndex;
 
 /// The rows of a set.
 #[derive(Debug, Default)]
@@ -86,7 +86,7 @@ impl Batch {
         &mut self,
         program: &Program,
         forest: &Forest,
-        sessions: &mut [&mut StepSession],
+        sessions: &mut [&mut CpuSession],
     ) -> Result<(), DeviceError> {
         self.rows(program, forest);
         self.paths(forest);
@@ -113,20 +113,10 @@ impl Batch {
         for (rows, set) in self.sets.iter_mut().zip(&program.sets) {
             rows.nodes.clear();
             rows.here.clear();
-            match *set {
-                RowSet::All => {
-                    rows.nodes.extend(0..forest.len() as u32);
-                    rows.here.extend_from_slice(forest.depths());
-                }
-                RowSet::Wanting(outputs) => {
-                    let mask = wanted_mask(outputs);
-                    for (node, wanted) in forest.wanted().iter().enumerate() {
-                        if wanted.intersects(mask) {
-                            rows.nodes.push(node as u32);
-                            rows.here.push(forest.depths()[node]);
-                        }
-                    }
-                }
+            let held = |&node: &usize| set.holds(forest.wanted()[node]);
+            for node in (0..forest.len()).filter(held) {
+                rows.nodes.push(node as u32);
+                rows.here.push(forest.depths()[node]);
             }
         }
         self.segments.clear();
@@ -161,7 +151,7 @@ impl Batch {
         }
     }
 
-    fn pages(&mut self, program: &Program, sessions: &mut [&mut StepSession]) {
+    fn pages(&mut self, program: &Program, sessions: &mut [&mut CpuSession]) {
         self.pages.clear();
         self.tables.clear();
         self.page_shapes.clear();
@@ -180,7 +170,7 @@ impl Batch {
         }
     }
 
-    fn states(&mut self, program: &Program, sessions: &mut [&mut StepSession]) -> Result<(), DeviceError> {
+    fn states(&mut self, program: &Program, sessions: &mut [&mut CpuSession]) -> Result<(), DeviceError> {
         self.carried.clear();
         self.outgoing.clear();
         self.incoming.clear();
@@ -266,15 +256,6 @@ impl Batch {
         }
         let start = self.path_start[node] as usize;
         (segment.base + self.path_rows[start + depth - segment.base] as usize, 1)
-    }
-}
-
-/// The outputs of a set as a forest says them; output 63 stands for all after it.
-pub(super) fn wanted_mask(outputs: u64) -> Wanted {
-    match outputs >> 32 {
-        0 => Wanted::from_bits(outputs as u32),
-        // Beyond the outputs that a forest tells apart, only those who want everything want it.
-        _ => Wanted::ALL,
     }
 }
 

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use fiddlehead_graph::{Graph, ModelGraph, Output};
 use fiddlehead_plan::{
     Choice, Collected, Device, DeviceError, DeviceFacts, Executor, Family, InputBuffers, LoadOptions,
-    MemoryReport, Numerics, PlanReport, Policy, Values, Weights, Workload,
+    MemoryReport, ModelExecutor, Numerics, PlanReport, Policy, Values, Weights, Workload, plain_function,
 };
 
 use super::estimate::estimate;
 use super::explain;
 use super::lower::{Context, lower};
 use super::machine::{InputWords, Machine, Workshop};
-use super::model::CpuExecutor;
+use super::model::CpuStep;
 use super::served::contract::Arithmetic;
 use super::sizing::device_facts;
 use crate::features::Features;
@@ -132,10 +132,13 @@ impl Device for CpuDevice {
         let steps = model
             .steps
             .iter()
-            .map(|graph| lower(graph, context).map(|program| Machine::new(program, self.pool.threads())))
-            .collect::<Result<Vec<_>, _>>()?;
+            .map(|graph| {
+                let machine = Machine::new(lower(graph, context)?, self.pool.threads());
+                Ok(CpuStep { machine, pool: Arc::clone(&self.pool), features: self.features })
+            })
+            .collect::<Result<Vec<_>, DeviceError>>()?;
         let bytes = weights.values().map(|tensor| tensor.bytes().len()).sum();
-        Ok(Box::new(CpuExecutor::new(model, steps, Arc::clone(&self.pool), self.features, options, bytes)))
+        Ok(Box::new(ModelExecutor::new(model, steps, options, bytes)))
     }
 
     fn estimate(
@@ -167,14 +170,7 @@ impl Device for CpuDevice {
         inputs: &[Values],
         options: &LoadOptions,
     ) -> Result<Vec<Values>, DeviceError> {
-        if let Some(input) = graph.inputs().iter().find(|input| input.per_node) {
-            let why = "a plain function has no input of each node: load it as a model's step".into();
-            return Err(DeviceError::Input { name: input.name.clone(), why });
-        }
-        if !graph.states().is_empty() || !graph.histories().is_empty() {
-            let why = "it has states or histories: load it as a model's step".into();
-            return Err(DeviceError::Unsupported { what: format!("`{}`", graph.name()), why });
-        }
+        plain_function(graph)?;
         let policy = CpuDevice::policy(options)?;
         let weights = Weights::new();
         let context = self.context(&weights, &policy, options.numerics, graph.name());

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use fiddlehead_graph::{Graph, NodeId, NodeKind, Range};
-use fiddlehead_plan::{DeviceError, Numerics, Policy, Weights};
+use fiddlehead_plan::order::{Duty, Facts, Piece, RowSet, SetIndex, Unit, Units, schedule};
+use fiddlehead_plan::{DeviceError, Numerics, Policy, Weights, weights_of};
 use fiddlehead_storage::{Format as StoredFormat, Tensor};
 
 use super::program::*;
@@ -11,9 +12,6 @@ use super::scan::ScanStep;
 use super::served::{self, Found};
 use crate::bytecode::{BlockProgram, Format, Slot, SourceLayout, Strides, row_major_strides};
 use crate::features::Features;
-use fiddlehead_plan::order::Facts;
-use fiddlehead_plan::order::{Duty, RowSet, SetIndex, Unit, Units};
-use fiddlehead_plan::order::{Piece, schedule};
 
 /// What lowering needs beside the graph.
 #[derive(Clone, Copy)]
@@ -48,7 +46,7 @@ pub(super) fn lower(graph: &Graph, context: Context<'_>) -> Result<Program, Devi
             carried: found.carried(),
             row_words: Vec::new(),
             reach: found.reach.clone(),
-            weights: weights(&found.graph, context.weights)?,
+            weights: weights_of(&found.graph, context.weights)?,
             constants: Vec::new(),
             loops: Vec::new(),
             refusals: found.refusals.clone(),
@@ -61,21 +59,6 @@ pub(super) fn lower(graph: &Graph, context: Context<'_>) -> Result<Program, Devi
         index: HashMap::new(),
     };
     lowering.run()
-}
-
-fn weights(graph: &Graph, weights: &Weights) -> Result<Vec<Tensor>, DeviceError> {
-    let find = |param: &fiddlehead_graph::Param| {
-        let wrong = |why: String| DeviceError::Weight { name: param.name.clone(), why };
-        let tensor =
-            weights.get(&param.name).ok_or_else(|| wrong("the checkpoint does not hold it".into()))?;
-        if tensor.shape() != param.shape {
-            let why =
-                format!("the program declares {:?}, the checkpoint holds {:?}", param.shape, tensor.shape());
-            return Err(wrong(why));
-        }
-        Ok(tensor.clone())
-    };
-    graph.params().iter().map(find).collect()
 }
 
 /// Lowering under way.

@@ -15,7 +15,7 @@ use super::run::Run;
 use super::served::attend::RowBlock;
 use super::served::contract::{ContractTask, RoundedOperands};
 use super::served::gathered::GatheredPlan;
-use super::session::{StateStore, StepSession};
+use super::session::{CpuSession, StateStore};
 use super::threads::{PerThread, ThreadScratch};
 use super::view::{Base, View};
 use crate::bytecode::{LocalRow, Slot};
@@ -89,21 +89,21 @@ impl Machine {
     }
 
     /// A session of this step at its first position.
-    pub(super) fn session(&self) -> StepSession {
+    pub(super) fn session(&self) -> CpuSession {
         let states = self.program.initials.iter().zip(&self.program.carried);
         let states = states.map(|(&buffer, carried)| {
             StateStore::new(self.program.buffers[buffer].elements, carried.as_ref().map(Arc::clone))
         });
         let rows = self.program.row_words.iter().zip(&self.program.reach);
-        StepSession {
+        CpuSession {
             states: states.collect(),
             histories: rows.map(|(&words, &reach)| History::new(words, reach)).collect(),
-            ..StepSession::default()
+            ..CpuSession::default()
         }
     }
 
     /// A session that another machine began, of a step with the same states and histories.
-    pub(super) fn take_over(&self, begun: StepSession) -> StepSession {
+    pub(super) fn take_over(&self, begun: CpuSession) -> CpuSession {
         let mut session = self.session();
         if begun.states.len() != session.states.len() || begun.histories.len() != session.histories.len() {
             return session;
@@ -111,7 +111,7 @@ impl Machine {
         for (state, begun) in session.states.iter_mut().zip(begun.states) {
             state.committed = begun.committed;
         }
-        StepSession { position: begun.position, histories: begun.histories, ..session }
+        CpuSession { pending: begun.pending, histories: begun.histories, ..session }
     }
 
     /// Runs the program over a forest, one session a segment. Everything stays in the machine's memory until the next
@@ -121,7 +121,7 @@ impl Machine {
         workshop: Workshop<'_>,
         forest: &Forest,
         inputs: &[InputWords],
-        sessions: &mut [&mut StepSession],
+        sessions: &mut [&mut CpuSession],
     ) -> Result<(), DeviceError> {
         let mut batch = std::mem::take(&mut self.batch);
         let prepared = batch.prepare(&self.program, forest, sessions);

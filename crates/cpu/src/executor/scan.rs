@@ -14,7 +14,7 @@ use super::lower::{Context, Lowering, lower};
 use super::machine::{InputWords, Machine, Workshop};
 use super::program::{BufferIndex, Program};
 use super::run::Run;
-use super::session::StepSession;
+use super::session::CpuSession;
 use fiddlehead_plan::order::SetIndex;
 
 /// Turns of a parallel piece that run at a time.
@@ -146,7 +146,7 @@ pub(super) fn run(outer: &mut Run<'_>, scan: &ScanStep, row: usize) -> Result<()
     }
     let workshop = Workshop { pool: outer.pool, features: outer.features, facts: outer.facts };
     let mut emitted = vec![0usize; scan.results.len()];
-    let mut session = StepSession::default();
+    let mut session = CpuSession::default();
     for (place, piece) in scan.pieces.iter().enumerate() {
         let machine = &mut outer.nested[piece.nested];
         session = machine.take_over(session);
@@ -222,7 +222,7 @@ fn emit(
 }
 
 /// Writes lengths and final carries.
-fn finish(machine: &Machine, scan: &ScanStep, targets: &[Target], emitted: &[usize], session: &StepSession) {
+fn finish(machine: &Machine, scan: &ScanStep, targets: &[Target], emitted: &[usize], session: &CpuSession) {
     for &Target { result, start, words } in targets {
         match &scan.results[result] {
             ScanResult::Emitted { .. } => {}

@@ -1,10 +1,8 @@
-//! What a session keeps of one step: its position, states and histories, and the segment that waits for a commit.
+//! What a session keeps of one step on the CPU: its states and histories.
 
 use std::sync::Arc;
 
-use fiddlehead_forest::{Accepted, Forest, NO_PARENT, Segment, Shape};
-
-use fiddlehead_plan::DeviceError;
+use fiddlehead_plan::{DeviceError, Pending, StepSession};
 
 use super::history::History;
 use super::memory::Words;
@@ -98,7 +96,7 @@ impl StateStore {
             return Ok(());
         };
         let committed = self.committed.get_or_insert_with(|| Arc::new(Words::zeroed(self.words)));
-        if !(pending.parents.is_empty() && path.len() == pending.count) {
+        if !(pending.is_chain() && path.len() == pending.count) {
             unique(&mut carried.next);
             let next = Arc::make_mut(&mut carried.next).as_mut_slice();
             next.copy_from_slice(committed.as_slice());
@@ -113,46 +111,9 @@ impl StateStore {
     }
 }
 
-/// A segment that ran and was not committed yet.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Pending {
-    /// Whether there is one.
-    pub active: bool,
-    pub first: usize,
-    pub count: usize,
-    /// Each node's parent, counted from `first`; empty for a chain.
-    pub parents: Vec<u32>,
-}
-
-impl Pending {
-    pub(super) fn set(&mut self, forest: &Forest, segment: &Segment) {
-        self.active = true;
-        self.first = segment.first();
-        self.count = segment.count();
-        self.parents.clear();
-        if segment.shape() == Shape::Tree {
-            let first = segment.first() as u32;
-            self.parents.extend(forest.parents()[segment.range()].iter().map(|&parent| match parent {
-                NO_PARENT => NO_PARENT,
-                parent => parent - first,
-            }));
-        }
-    }
-
-    /// The parent of a node, both counted from the segment's first.
-    pub(super) fn parent(&self, node: usize) -> Option<usize> {
-        match self.parents.get(node) {
-            Some(&NO_PARENT) => None,
-            Some(&parent) => Some(parent as usize),
-            None => node.checked_sub(1),
-        }
-    }
-}
-
 /// A session's part in one step of the model.
 #[derive(Debug, Default)]
-pub(super) struct StepSession {
-    pub position: usize,
+pub(super) struct CpuSession {
     pub states: Vec<StateStore>,
     pub histories: Vec<History>,
     pub pending: Pending,
@@ -160,102 +121,66 @@ pub(super) struct StepSession {
 
 /// What a snapshot keeps of one step: shared with the session until that writes.
 #[derive(Clone, Debug)]
-pub(super) struct StepSnapshot {
-    position: usize,
+pub(super) struct Kept {
     states: Vec<Option<Arc<Words>>>,
     histories: Vec<History>,
 }
 
-impl StepSnapshot {
-    pub(super) fn bytes(&self) -> usize {
-        self.states.iter().flatten().map(|state| state.bytes()).sum::<usize>()
-            + self.histories.iter().map(History::bytes).sum::<usize>()
+impl CpuSession {
+    /// Keeps the nodes of a path of the pending segment, counted from its first.
+    pub(super) fn accept(&mut self, isa: Isa, path: &[usize]) -> Result<(), String> {
+        for state in &mut self.states {
+            state.accept(isa, &self.pending, path)?;
+        }
+        let base = self.pending.position;
+        for (index, &node) in path.iter().enumerate().filter(|(index, node)| index != *node) {
+            self.histories.iter_mut().for_each(|history| history.move_row(base + node, base + index));
+        }
+        self.histories.iter_mut().for_each(|history| history.retire(base + path.len()));
+        Ok(())
     }
-    pub(super) fn position(&self) -> usize {
-        self.position
+
+    /// Keeps all of the chain of `count` nodes that ran last.
+    pub(super) fn advance(&mut self, isa: Isa, count: usize) -> Result<(), String> {
+        let path: Vec<usize> = (0..count).collect();
+        self.pending = Pending::chain(self.pending.position, count);
+        self.accept(isa, &path)?;
+        self.pending.position += count;
+        self.pending.end();
+        Ok(())
     }
 }
 
-impl StepSession {
-    /// Keeps an accepted path of the pending segment; says what is wrong with it otherwise.
-    pub(super) fn commit(&mut self, isa: Isa, accepted: &Accepted) -> Result<(), String> {
-        if !self.pending.active {
-            return Err("no segment is pending: run one first".into());
-        }
-        if accepted.base() != self.position {
-            return Err(format!(
-                "the path hangs from {}, the session stands at {}",
-                accepted.base(),
-                self.position
-            ));
-        }
-        let mut parent = None;
-        let mut path = Vec::with_capacity(accepted.len());
-        for &node in accepted.nodes() {
-            let node = (node as usize).wrapping_sub(self.pending.first);
-            if node >= self.pending.count || self.pending.parent(node) != parent {
-                return Err("the accepted path is not one of the pending segment".into());
-            }
-            parent = Some(node);
-            path.push(node);
-        }
-        for state in &mut self.states {
-            state.accept(isa, &self.pending, &path)?;
-        }
-        let base = self.position;
-        for (index, &node) in path.iter().enumerate() {
-            if node != index {
-                self.histories.iter_mut().for_each(|history| history.move_row(base + node, base + index));
-            }
-        }
-        self.position += accepted.len();
-        let position = self.position;
-        self.histories.iter_mut().for_each(|history| history.retire(position));
-        self.pending.active = false;
-        Ok(())
+impl StepSession for CpuSession {
+    type Kept = Kept;
+    fn pending(&self) -> &Pending {
+        &self.pending
     }
-
-    /// Keeps the first `count` nodes of the chain that ran last.
-    pub(super) fn advance(&mut self, isa: Isa, count: usize) -> Result<(), String> {
-        let path: Vec<usize> = (0..count).collect();
-        let pending = Pending { count, ..Pending::default() };
-        for state in &mut self.states {
-            state.accept(isa, &pending, &path)?;
-        }
-        self.position += count;
-        let position = self.position;
-        self.histories.iter_mut().for_each(|history| history.retire(position));
-        self.pending.active = false;
-        Ok(())
+    fn pending_mut(&mut self) -> &mut Pending {
+        &mut self.pending
     }
-
-    pub(super) fn discard(&mut self) {
-        self.pending.active = false;
-    }
-
-    pub(super) fn snapshot(&self) -> StepSnapshot {
-        StepSnapshot {
-            position: self.position,
+    fn keep(&self) -> Kept {
+        Kept {
             states: self.states.iter().map(|state| state.committed.clone()).collect(),
             histories: self.histories.clone(),
         }
     }
-
-    pub(super) fn restore(&mut self, snapshot: &StepSnapshot) {
-        self.position = snapshot.position;
-        for (state, committed) in self.states.iter_mut().zip(&snapshot.states) {
+    fn restore(&mut self, kept: &Kept) {
+        for (state, committed) in self.states.iter_mut().zip(&kept.states) {
             state.committed.clone_from(committed);
         }
-        self.histories.clone_from(&snapshot.histories);
-        self.pending.active = false;
+        self.histories.clone_from(&kept.histories);
     }
-
-    pub(super) fn bytes(&self) -> usize {
+    fn bytes(&self) -> usize {
         let states = self.states.iter().map(|state| {
             state.pending.bytes()
                 + state.committed.as_ref().map_or(0, |committed| committed.bytes())
                 + state.carried.as_ref().map_or(0, |carried| carried.next.bytes())
         });
         states.sum::<usize>() + self.histories.iter().map(History::bytes).sum::<usize>()
+    }
+    fn kept_bytes(kept: &Kept) -> usize {
+        kept.states.iter().flatten().map(|state| state.bytes()).sum::<usize>()
+            + kept.histories.iter().map(History::bytes).sum::<usize>()
     }
 }

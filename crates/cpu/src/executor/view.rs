@@ -4,6 +4,7 @@ use super::batch::{Batch, SetHistories};
 use super::program::{BufferIndex, Group, Place, Program, RowOp};
 use crate::bytecode::{Frame, Scratch, Slot, Trap};
 use fiddlehead_plan::order::SetIndex;
+use fiddlehead_storage::Format;
 use std::ops::Range;
 
 /// The address of a buffer and the words from one row to the next; states have an address a row instead.
@@ -37,6 +38,22 @@ impl<'a> View<'a> {
         match self.program.buffers[buffer].place {
             Place::State(..) => self.batch.state_rows[buffer][row],
             _ => self.bases[buffer].start.wrapping_add(row * self.bases[buffer].stride),
+        }
+    }
+
+    /// A shared tensor's bytes as they are stored, and their format.
+    pub(super) fn stored(&self, buffer: BufferIndex) -> (Format, &'a [u8]) {
+        match self.program.buffers[buffer].place {
+            Place::Weight(param) => {
+                let tensor = &self.program.weights[param.index()];
+                (tensor.format(), tensor.bytes())
+            }
+            _ => {
+                let words = self.words(buffer, 0);
+                // SAFETY: any word may be read as four bytes; the length in bytes is that of the same memory.
+                let bytes = unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), size_of_val(words)) };
+                (Format::F32, bytes)
+            }
         }
     }
 

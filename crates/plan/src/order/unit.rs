@@ -1,5 +1,6 @@
 //! Units: the smallest pieces of work that a program orders, and what each depends on.
 
+use fiddlehead_forest::{MAX_OUTPUTS, Wanted};
 use fiddlehead_graph::queries::{Demand, Variance};
 use fiddlehead_graph::{Graph, HistoryId, NodeId, NodeKind, StateId};
 
@@ -37,6 +38,20 @@ pub enum RowSet {
     All,
     /// Rows that want one of these outputs.
     Wanting(u64),
+}
+
+impl RowSet {
+    /// Whether the set holds a forest node that wants those outputs.
+    pub fn holds(self, wanted: Wanted) -> bool {
+        match self {
+            RowSet::All => true,
+            RowSet::Wanting(outputs) => wanted.intersects(match outputs >> MAX_OUTPUTS {
+                0 => Wanted::from_bits(outputs as u32),
+                // Beyond the outputs that a forest tells apart, only those who want everything want it.
+                _ => Wanted::ALL,
+            }),
+        }
+    }
 }
 
 /// What a unit does.

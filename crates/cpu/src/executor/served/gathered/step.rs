@@ -268,18 +268,7 @@ impl GatheredSite {
 /// The rows of a part as the kernel sees them.
 fn weight_view<'a>(view: &View<'a>, item: &Item, row: usize) -> Result<WeightView<'a>, ViewError> {
     let site = &item.site;
-    let (format, bytes): (Format, &'a [u8]) = match view.program.buffers[item.weight].place {
-        Place::Weight(param) => {
-            let tensor = &view.program.weights[param.index()];
-            (tensor.format(), tensor.bytes())
-        }
-        _ => {
-            let words = view.words(item.weight, 0);
-            // SAFETY: any word may be read as four bytes; the length in bytes is that of the same memory.
-            let bytes = unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), size_of_val(words)) };
-            (Format::F32, bytes)
-        }
-    };
+    let (format, bytes) = view.stored(item.weight);
     let start = format.bytes_for(row * site.row_length + site.column)?;
     let stride = format.bytes_for(site.row_step * site.row_length)?;
     WeightView::new(format, bytes.get(start..).unwrap_or_default(), site.count, site.columns, stride)
