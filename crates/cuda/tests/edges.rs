@@ -44,3 +44,35 @@ fn an_id_out_of_range_is_told_as_it_is() {
     let why = run(&device, text, &inputs).expect_err("no such element");
     assert!(why.contains("4294967295"), "{why}");
 }
+
+/// A ragged array read outside its range traps in the reader, whatever kernels come before it.
+#[test]
+fn a_ragged_array_read_outside_its_range_names_itself() {
+    let Some((device, _folder)) = support::device() else { return };
+    let text = "fn main[T](x: f32[T], n: i32, i: i32) -> (f32, f32) {
+        let total = sum[t in T] x[t / (n - 2)];
+        let ragged = each[u in 1..n] f32(u);
+        (total, ragged[i])
+    }";
+    let x = Values::F32(vec![1.0, 2.0, 3.0]);
+    let call = |i: i32| run(&device, text, &[x.clone(), Values::I32(vec![3]), Values::I32(vec![i])]);
+    assert_eq!(call(2), Ok(vec![vec![6.0], vec![2.0]]));
+    let why = call(5).expect_err("outside the range");
+    assert!(why.contains("index 5 is outside 1..3 of axis 0 of `ragged`"), "{why}");
+}
+
+/// An index that leaves its axis traps in a contraction too, instead of reading the next row.
+#[test]
+fn an_index_beyond_its_axis_is_not_read_from_the_next_row() {
+    let Some((device, _folder)) = support::device() else { return };
+    let text = |shift: usize| {
+        format!(
+            "fn main[T](w: f32[T, 4], x: f32[T]) -> f32[2] = each[n in 2] sum[k in T] w[n, k + {shift}] * x[k];"
+        )
+    };
+    let inputs =
+        [Values::F32((0..12).map(|value| value as f32).collect()), Values::F32(vec![1.0, 10.0, 100.0])];
+    assert_eq!(run(&device, &text(1), &inputs), Ok(vec![vec![321.0, 765.0]]));
+    let why = run(&device, &text(2), &inputs).expect_err("beyond its axis");
+    assert!(why.contains("index 4 is outside 0..4 of axis 1 of `w`"), "{why}");
+}

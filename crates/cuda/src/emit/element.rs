@@ -99,15 +99,7 @@ impl<'a> Elements<'_, 'a> {
     }
 
     fn writer(&mut self, reader: NodeId) -> Writer<'_, 'a> {
-        Writer {
-            kernel: self.kernel,
-            scope: self.scope,
-            traps: self.traps,
-            reader,
-            axes: Vec::new(),
-            accumulator: None,
-            locals: Vec::new(),
-        }
+        Writer::new(self.kernel, self.scope, self.traps, reader)
     }
 
     /// Opens the loop over elements; inside, `e` is the element's place in its row.
@@ -403,17 +395,10 @@ pub(crate) fn define_locals(
         let names: Vec<String> = compute.axes.iter().map(|_| kernel.fresh("a")).collect();
         let given: Vec<String> = names.iter().map(|name| format!("long long {name}_")).collect();
         let ty = type_of(element);
-        kernel.line(format!("auto {function} = [&](int code, {}) -> {ty} {{", given.join(", ")));
+        kernel.line(format!("auto {function} = [&](u32 code, {}) -> {ty} {{", given.join(", ")));
         kernel.line("(void)code;");
-        let mut writer = Writer {
-            kernel,
-            scope,
-            traps,
-            reader: local,
-            axes: Vec::new(),
-            accumulator: None,
-            locals: defined.clone(),
-        };
+        let mut writer = Writer::new(kernel, scope, traps, local);
+        writer.locals = defined.clone();
         for (axis, (range, name)) in compute.axes.iter().zip(&names).enumerate() {
             let (start, end) = writer.bounds(range);
             writer.kernel.line(format!(

@@ -1,6 +1,6 @@
 //! Expressions as C: each becomes one C expression of the element's type, evaluated as lazily as the graph says.
 
-use fiddlehead_graph::queries::{Affine, Atom};
+use fiddlehead_graph::queries::{Affine, Atom, Operand};
 use fiddlehead_graph::{Binary, Element, Expr, HistoryId, NodeId, Range, Unary};
 
 use super::kernel::{Argument, Kernel};
@@ -54,7 +54,40 @@ pub(crate) fn int(value: i64) -> String {
     }
 }
 
-impl Writer<'_, '_> {
+impl<'w, 'a> Writer<'w, 'a> {
+    /// A writer that knows no axis yet.
+    pub fn new(
+        kernel: &'w mut Kernel,
+        scope: &'w Scope<'a>,
+        traps: &'w mut Traps,
+        reader: NodeId,
+    ) -> Writer<'w, 'a> {
+        Writer { kernel, scope, traps, reader, axes: Vec::new(), accumulator: None, locals: Vec::new() }
+    }
+
+    /// The same with names for its axes.
+    pub fn with_axes(self, axes: Vec<String>) -> Writer<'w, 'a> {
+        Writer { axes, ..self }
+    }
+
+    /// The place of an operand's element in its source. An index is checked unless the extents of the site's axes prove it.
+    pub fn place(&mut self, operand: &Operand, source: NodeId, extents: &[usize]) -> String {
+        let shape = self.scope.graph.shape(source).unwrap_or_default();
+        let read = self.scope.graph.node(source).origin.name.clone();
+        let mut indices = Vec::with_capacity(shape.len());
+        for (axis, (form, extent)) in operand.indices.iter().zip(&shape).enumerate() {
+            let index = self.affine(form);
+            if range(form, extents).is_some_and(|(low, high)| low >= 0 && high < *extent as i64) {
+                indices.push(index);
+                continue;
+            }
+            let kind = TrapKind::Index { read: read.clone(), axis };
+            let code = self.traps.add(self.scope.graph, self.reader, kind);
+            indices.push(format!("checked(b, row, (u32)t + {code}, {index}, 0, {extent})"));
+        }
+        flat(&indices, &shape)
+    }
+
     /// The code of an expression.
     pub fn expr(&mut self, expr: &Expr) -> Code {
         match expr {
@@ -159,12 +192,13 @@ impl Writer<'_, '_> {
 
     /// The place of an element in a row of fixed shape, row-major.
     fn flat(&mut self, shape: &[usize], indices: &[Expr], read: &str) -> String {
-        let mut flat = String::new();
-        for (axis, (&extent, index)) in shape.iter().zip(indices).enumerate() {
-            let index = self.index(index, extent, axis, read);
-            flat = if flat.is_empty() { index } else { format!("(({flat}) * {extent}ll + {index})") };
-        }
-        if flat.is_empty() { "0".into() } else { flat }
+        let indices: Vec<String> = shape
+            .iter()
+            .zip(indices)
+            .enumerate()
+            .map(|(axis, (&extent, index))| self.index(index, extent, axis, read))
+            .collect();
+        flat(&indices, shape)
     }
 
     fn load(&mut self, node: NodeId, indices: &[Expr]) -> Code {
@@ -221,18 +255,14 @@ impl Writer<'_, '_> {
         let Some((_, function)) = self.locals.iter().find(|(known, _)| *known == node).cloned() else {
             return Code::new("0", element);
         };
+        // One number an axis, the first of which the function is given.
         let first = self.traps.next();
-        let mut arguments = Vec::new();
-        for (axis, range) in graph.axes(node).iter().enumerate() {
-            let kind = TrapKind::Index { read: name.clone(), axis };
-            let code = self.traps.add_new(graph, self.reader, kind);
-            let _ = code;
-            let _ = range;
+        for axis in 0..indices.len() {
+            self.traps.add_new(graph, self.reader, TrapKind::Index { read: name.clone(), axis });
         }
-        for index in indices {
-            arguments.push(format!("(long long){}", self.expr(index).text));
-        }
-        Code::new(format!("{function}({first}, {})", arguments.join(", ")), element)
+        let indices: Vec<String> =
+            indices.iter().map(|index| format!("(long long){}", self.expr(index).text)).collect();
+        Code::new(format!("{function}((u32)t + {first}, {})", indices.join(", ")), element)
     }
 
     fn history(&mut self, history: HistoryId, depth: &Expr, indices: &[Expr]) -> Code {
@@ -314,6 +344,38 @@ impl Writer<'_, '_> {
             }
         }
     }
+}
+
+/// The least and the greatest value of an index form over axes of those extents; none when it depends on anything else.
+fn range(form: &Affine, extents: &[usize]) -> Option<(i64, i64)> {
+    if form.here != 0 {
+        return None;
+    }
+    let (mut low, mut high) = (form.constant, form.constant);
+    for (atom, coefficient) in &form.terms {
+        let (from, to) = match atom {
+            Atom::Axis(axis) => (0, i64::try_from(*extents.get(*axis)?).ok()?.checked_sub(1)?),
+            Atom::Quotient(inner, divisor) => {
+                let (from, to) = range(inner, extents)?;
+                (from.div_euclid(*divisor), to.div_euclid(*divisor))
+            }
+            Atom::Remainder(_, divisor) => (0, divisor - 1),
+            Atom::Gathered(_) => return None,
+        };
+        let ends = [coefficient.checked_mul(from)?, coefficient.checked_mul(to)?];
+        low = low.checked_add(ends[0].min(ends[1]))?;
+        high = high.checked_add(ends[0].max(ends[1]))?;
+    }
+    Some((low, high))
+}
+
+/// The row-major place of an element of a tensor of that shape, by the code of its indices.
+pub(crate) fn flat(indices: &[String], shape: &[usize]) -> String {
+    let mut place = String::new();
+    for (index, extent) in indices.iter().zip(shape) {
+        place = if place.is_empty() { index.clone() } else { format!("(({place}) * {extent}ll + {index})") };
+    }
+    if place.is_empty() { "0".into() } else { place }
 }
 
 /// The zero of an element.

@@ -3,9 +3,9 @@
 use std::collections::{HashMap, HashSet};
 
 use fiddlehead_graph::queries::{HistoryStorage, Variance};
-use fiddlehead_graph::{Element, Graph, NodeId, NodeKind, Param};
+use fiddlehead_graph::{Element, Graph, NodeId, NodeKind};
 use fiddlehead_plan::order::{Duty, Facts, Piece, RowSet, ServedSite, SetIndex, Unit, Units, schedule};
-use fiddlehead_plan::{DeviceError, Policy, Weights};
+use fiddlehead_plan::{DeviceError, Policy, Weights, weights_of};
 use fiddlehead_storage::Tensor;
 
 use super::element::{Elements, Spread, assign, grid};
@@ -92,7 +92,7 @@ pub(crate) fn lower(graph: &Graph, context: Context<'_>) -> Result<Program, Devi
     facts.join_demand(&found.joined(&facts));
     let definition = |node| found.definition(node);
     let units = Units::new(&found.graph, &found.served, &definition, &facts);
-    let weights = weights(&found.graph, context.weights)?;
+    let weights = weights_of(&found.graph, context.weights)?;
     let mut constants = Constants::new();
     let spots = spots(&found.graph, &facts, &units, &weights, &mut constants);
     let histories = (0..found.graph.histories().len() as u32)
@@ -155,21 +155,6 @@ fn name(prologue: &mut [Kernel], kernels: &mut [Kernel]) {
         let key = (kernel.definition(), kernel.block, kernel.scratch);
         kernel.name = known.entry(key).or_insert(fresh).clone();
     }
-}
-
-fn weights(graph: &Graph, weights: &Weights) -> Result<Vec<Tensor>, DeviceError> {
-    let find = |param: &Param| {
-        let wrong = |why: String| DeviceError::Weight { name: param.name.clone(), why };
-        let tensor =
-            weights.get(&param.name).ok_or_else(|| wrong("the checkpoint does not hold it".into()))?;
-        if tensor.shape() != param.shape {
-            let why =
-                format!("the program declares {:?}, the checkpoint holds {:?}", param.shape, tensor.shape());
-            return Err(wrong(why));
-        }
-        Ok(tensor.clone())
-    };
-    graph.params().iter().map(find).collect()
 }
 
 fn spots(
@@ -309,7 +294,6 @@ impl Lowering<'_> {
 
     fn unit(&mut self, unit: usize) {
         let unit = self.units.units[unit].clone();
-        let graph = self.scope.graph;
         match unit.work {
             Duty::Node(node) => {
                 let definition = self.found.definition(node);
@@ -347,11 +331,9 @@ impl Lowering<'_> {
                 let site = &self.found.served[index.0];
                 let node = site.makes().first().copied().unwrap_or(NodeId(0));
                 self.scope.set = unit.set;
-                for (part, grid) in site.parts(graph, Self::rows(unit.set)).into_iter().enumerate() {
-                    let mut kernel = self.kernel(node, grid, site.family());
-                    site.write(part, &mut kernel, &self.scope, &mut self.traps);
-                    self.push(kernel);
-                }
+                let mut kernel = self.kernel(node, site.grid(Self::rows(unit.set)), site.family());
+                site.write(&mut kernel, &self.scope, &mut self.traps);
+                self.push(kernel);
             }
         }
     }
@@ -446,16 +428,7 @@ impl Lowering<'_> {
             let mut scope = self.scope.clone();
             scope.spots[node.index()] = target;
             let element: Element = graph.node(node).element;
-            let to = Writer {
-                kernel: &mut kernel,
-                scope: &scope,
-                traps: &mut self.traps,
-                reader: node,
-                axes: Vec::new(),
-                accumulator: None,
-                locals: Vec::new(),
-            }
-            .element_of(node, "e");
+            let to = Writer::new(&mut kernel, &scope, &mut self.traps, node).element_of(node, "e");
             let copy = |writer: &mut Writer<'_, '_>| assign(&to, element, &writer.element_of(node, "e"));
             Elements {
                 kernel: &mut kernel,

@@ -17,5 +17,5 @@ mod traps;
 
 pub(crate) use kernel::{Argument, Grid, Kernel, Rows};
 pub(crate) use lower::{Context, Program, lower};
-pub(crate) use scope::RowsOf;
+pub(crate) use scope::{RowsOf, elements};
 pub(crate) use traps::Report;

@@ -130,15 +130,6 @@ fn run(
     }
 }
 
-fn writer<'w, 'a>(
-    kernel: &'w mut Kernel,
-    scope: &'w Scope<'a>,
-    traps: &'w mut Traps,
-    reader: NodeId,
-) -> Writer<'w, 'a> {
-    Writer { kernel, scope, traps, reader, axes: Vec::new(), accumulator: None, locals: Vec::new() }
-}
-
 /// Copies a tensor of the scope to an address.
 fn copy_words(
     kernel: &mut Kernel,
@@ -209,7 +200,7 @@ fn emit(
         let counter = &counters[place];
         if let Some(condition) = condition {
             let condition = scan.body.outputs()[*condition].node;
-            let text = writer(kernel, inner, traps, condition).element_of(condition, "0");
+            let text = Writer::new(kernel, inner, traps, condition).element_of(condition, "0");
             kernel.line(format!("if ({text}) {{"));
         } else {
             kernel.line("{");
@@ -223,7 +214,7 @@ fn emit(
         let element = scan.body.node(value).element;
         for (id, _) in targets.iter().filter(|(_, result)| *result == place) {
             let at = format!("(long long){counter} * {words} + e");
-            let to = writer(kernel, outer, traps, *id).element_of(*id, &at);
+            let to = Writer::new(kernel, outer, traps, *id).element_of(*id, &at);
             let copy = |writer: &mut Writer<'_, '_>| assign(&to, element, &writer.element_of(value, "e"));
             Elements { kernel: &mut *kernel, scope: inner, traps, spread: Spread::Block }
                 .copy(words, &copy, value);

@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use fiddlehead_forest::{Forest, MAX_OUTPUTS, NO_PARENT, Shape, Wanted};
+use fiddlehead_forest::{Forest, NO_PARENT, Shape};
 use fiddlehead_plan::order::RowSet;
 
-use super::session::StepSession;
+use super::session::CudaSession;
 use crate::emit::Program;
 use crate::error::CudaError;
 use crate::memory::Pool;
@@ -33,25 +33,12 @@ fn ints(values: impl IntoIterator<Item = usize>) -> Array {
     Array::Ints(values.into_iter().map(|value| value as i32).collect())
 }
 
-/// The outputs of a set as a forest says them.
-fn wanted_mask(outputs: u64) -> Wanted {
-    match outputs >> MAX_OUTPUTS {
-        0 => Wanted::from_bits(outputs as u32),
-        // Beyond the outputs that a forest tells apart, only those who want everything want it.
-        _ => Wanted::ALL,
-    }
-}
-
 impl Batch {
     /// The rows of each set, all that a regime depends on.
     pub(super) fn rows(program: &Program, forest: &Forest) -> Batch {
-        let rows = |set: &RowSet| match *set {
-            RowSet::All => (0..forest.len() as u32).collect(),
-            RowSet::Wanting(outputs) => {
-                let mask = wanted_mask(outputs);
-                let wants = |&node: &u32| forest.wanted()[node as usize].intersects(mask);
-                (0..forest.len() as u32).filter(wants).collect()
-            }
+        let rows = |set: &RowSet| {
+            let held = |&node: &u32| set.holds(forest.wanted()[node as usize]);
+            (0..forest.len() as u32).filter(held).collect()
         };
         Batch {
             sets: program.sets.iter().map(rows).collect(),
@@ -93,7 +80,7 @@ impl Batch {
     pub(super) fn describe(
         &mut self,
         forest: &Forest,
-        sessions: &mut [&mut StepSession],
+        sessions: &mut [&mut CudaSession],
         pool: &Arc<Pool>,
         initial: &[u64],
     ) -> Result<(), CudaError> {

@@ -1,18 +1,17 @@
 //! A GPU as a device: loading models, running plain functions, explaining plans.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use fiddlehead_forest::{Forest, SessionId};
 use fiddlehead_graph::{Element, Graph, Input, ModelGraph, NodeId};
 use fiddlehead_plan::{
-    Collected, Device, DeviceError, Executor, Family, InputBuffers, LoadOptions, MemoryReport, PlanReport,
-    Policy, Regime, StepReport, Values, Weights, Workload,
+    Collected, Device, DeviceError, Executor, Family, InputBuffers, LoadOptions, MemoryReport, ModelExecutor,
+    PlanReport, Policy, Regime, StepMachine, StepReport, Values, Weights, Workload, plain_function,
 };
 use fiddlehead_storage::Tensor;
 
 use super::machine::{KernelTime, Machine, arena};
-use super::model::CudaExecutor;
 use crate::emit::{Context, Kernel, Program, lower};
 use crate::memory::{Block, Pool};
 use crate::runtime::Runtime;
@@ -81,7 +80,8 @@ impl CudaDevice {
         };
         let given: Vec<Values> = graph.inputs().iter().map(zeros).collect();
         let inputs = InputBuffers::new(graph.inputs(), &given, rows)?;
-        machine.run(&forest, &inputs, &mut [&mut machine.session()])?;
+        let mut session = machine.session();
+        machine.run(&forest, &inputs, &mut [&mut session])?;
         Ok(machine.profile(repeats)?)
     }
 
@@ -92,14 +92,7 @@ impl CudaDevice {
         inputs: &[Values],
         options: &LoadOptions,
     ) -> Result<(Machine, Vec<Values>), DeviceError> {
-        if let Some(input) = graph.inputs().iter().find(|input| input.per_node) {
-            let why = "a plain function has no input of each node: load it as a model's step".into();
-            return Err(DeviceError::Input { name: input.name.clone(), why });
-        }
-        if !graph.states().is_empty() || !graph.histories().is_empty() {
-            let why = "it has states or histories: load it as a model's step".into();
-            return Err(DeviceError::Unsupported { what: format!("`{}`", graph.name()), why });
-        }
+        plain_function(graph)?;
         let policy = CudaDevice::policy(options)?;
         let inputs = InputBuffers::new(graph.inputs(), inputs, 1)?;
         let program = lower(graph, Context { weights: &Weights::new(), policy: &policy })?;
@@ -109,7 +102,7 @@ impl CudaDevice {
         let mut found = Vec::new();
         for (place, output) in graph.outputs().iter().enumerate() {
             let mut collected = Collected::new(graph.node(output.node).element);
-            collected.extend(&machine.output(place)?.1);
+            collected.extend(&machine.words(place)?.1);
             found.push(collected.values);
         }
         Ok((machine, found))
@@ -178,8 +171,7 @@ impl Device for CudaDevice {
             steps.push(machine);
         }
         let weight_bytes = known.values().map(|block| block.bytes).sum();
-        let (sessions, identity) = (BTreeMap::new(), Arc::new(()));
-        Ok(Box::new(CudaExecutor { model, steps, sessions, options, weight_bytes, identity }))
+        Ok(Box::new(ModelExecutor::new(model, steps, options, weight_bytes)))
     }
 
     fn estimate(

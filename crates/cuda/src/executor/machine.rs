@@ -7,11 +7,14 @@ use std::time::Instant;
 use fiddlehead_forest::Forest;
 use fiddlehead_graph::{Graph, NodeId};
 use fiddlehead_plan::memory::{Lifetime, place};
-use fiddlehead_plan::{DeviceError, InputBuffers, MemoryPlan, Regime};
+use fiddlehead_plan::{
+    Collected, DeviceError, InputBuffers, MemoryPlan, MemoryReport, PlanReport, Regime, StepMachine,
+};
 
 use super::batch::Batch;
-use super::session::StepSession;
-use crate::emit::{Argument, Grid, Kernel, Program, Report, Rows, RowsOf};
+use super::device::report;
+use super::session::CudaSession;
+use crate::emit::{Argument, Grid, Kernel, Program, Report, Rows, RowsOf, elements};
 use crate::error::CudaError;
 use crate::memory::{Block, Pool};
 use crate::runtime::{Function, KernelName, Recording, Runtime};
@@ -207,17 +210,6 @@ impl Machine {
         })
     }
 
-    /// Runs a forest over its sessions, one a segment.
-    pub(super) fn run(
-        &mut self,
-        forest: &Forest,
-        inputs: &InputBuffers<'_>,
-        sessions: &mut [&mut StepSession],
-    ) -> Result<(), DeviceError> {
-        let batch = Batch::rows(&self.program, forest);
-        self.execute(batch, inputs, Some((forest, sessions)))
-    }
-
     /// Runs once, without a session.
     pub(super) fn run_alone(&mut self, inputs: &InputBuffers<'_>) -> Result<(), DeviceError> {
         let batch = Batch::alone(&self.program);
@@ -228,7 +220,7 @@ impl Machine {
         &mut self,
         mut batch: Batch,
         inputs: &InputBuffers<'_>,
-        path: Option<(&Forest, &mut [&mut StepSession])>,
+        path: Option<(&Forest, &mut [&mut CudaSession])>,
     ) -> Result<(), DeviceError> {
         let regime = Regime::of(batch.sets.iter().map(Vec::len));
         let key = (regime, batch.segments.next_power_of_two());
@@ -281,17 +273,21 @@ impl Machine {
             return runtime.replay(recording);
         }
         let recording = self.record && plan.runs == 2 && runtime.record()?;
-        for launch in &plan.launches {
+        let launched = plan.launches.iter().try_for_each(|launch| {
             let kernel = &self.program.kernels[launch.kernel];
             let function = &self.functions[first + launch.kernel];
-            runtime.launch(function, launch.grid, kernel.block, &launch.arguments)?;
-        }
+            runtime.launch(function, launch.grid, kernel.block, &launch.arguments)
+        });
         if recording {
-            let recorded = runtime.recorded()?;
+            // A recording is ended also when a launch failed: the stream would refuse everything after it.
+            let recorded = runtime.recorded();
+            launched?;
+            let recorded = recorded?;
             runtime.replay(&recorded)?;
             plan.recording = Some(recorded);
+            return Ok(());
         }
-        Ok(())
+        launched
     }
 
     /// The time of each kernel of the batch that ran last: the mean of so many launches in a row.
@@ -342,7 +338,7 @@ impl Machine {
     }
 
     /// The words of an output of the run that was last: all rows of its set.
-    pub(super) fn output(&self, place: usize) -> Result<(usize, Vec<u32>), CudaError> {
+    pub(super) fn words(&self, place: usize) -> Result<(usize, Vec<u32>), CudaError> {
         let (node, set) = self.program.outputs[place];
         let Some(plan) = self.plans.get(&self.last) else { return Ok((0, Vec::new())) };
         let words = self.program.buffer(node).map_or(0, |buffer| self.program.buffers[buffer].words);
@@ -352,30 +348,66 @@ impl Machine {
         let values = bytes.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word)).collect();
         Ok((words, values))
     }
+}
 
-    /// A session that nothing was committed to.
-    pub(super) fn session(&self) -> StepSession {
+impl StepMachine for Machine {
+    type Session = CudaSession;
+
+    fn graph(&self) -> &Graph {
+        &self.program.graph
+    }
+
+    fn session(&self) -> CudaSession {
         let graph = &self.program.graph;
         let states: Vec<usize> = graph.states().iter().map(|state| state.shape.iter().product()).collect();
-        let rows = |node: NodeId| words(graph, node);
         let histories: Vec<(usize, Option<usize>)> = graph
             .histories()
             .iter()
             .zip(&self.program.reach)
-            .map(|(history, &reach)| (rows(history.row), reach))
+            .map(|(history, &reach)| (elements(graph, history.row), reach))
             .collect();
-        StepSession::new(&states, &histories)
+        CudaSession::new(&states, &histories)
     }
 
-    /// Bytes of buffers of the regimes that were seen, and of constants.
-    pub(super) fn scratch_bytes(&self) -> usize {
-        self.plans.values().map(|plan| plan.arena.bytes + plan.scratch.bytes + plan.batch.bytes).sum()
+    fn run(
+        &mut self,
+        forest: &Forest,
+        inputs: &InputBuffers<'_>,
+        sessions: &mut [&mut CudaSession],
+    ) -> Result<(), DeviceError> {
+        let batch = Batch::rows(&self.program, forest);
+        self.execute(batch, inputs, Some((forest, sessions)))
     }
-    pub(super) fn mirror_bytes(&self) -> usize {
-        self.persistent.iter().flatten().chain(&self.constants).map(|block| block.bytes).sum()
+
+    fn output(&self, place: usize, nodes: &[u32], rows: &mut Collected) -> Result<(), DeviceError> {
+        let (words, all) = self.words(place)?;
+        let (_, set) = self.program.outputs[place];
+        for node in nodes {
+            let row = set.map_or(0, |set| self.batch.sets[set.0].binary_search(node).unwrap_or_default());
+            rows.extend(&all[row * words..(row + 1) * words]);
+        }
+        Ok(())
     }
-    pub(super) fn pool(&self) -> &Arc<Pool> {
-        &self.pool
+
+    fn accept(&self, session: &mut CudaSession, path: &[usize]) -> Result<(), DeviceError> {
+        Ok(session.accept(&self.pool, path)?)
+    }
+
+    fn memory(&self) -> MemoryReport {
+        let held = |plan: &Plan| {
+            let inputs: usize = plan.inputs.iter().map(|block| block.bytes).sum();
+            plan.arena.bytes + plan.scratch.bytes + plan.batch.bytes + inputs
+        };
+        let mirrors = self.persistent.iter().flatten().chain(&self.constants).map(|block| block.bytes);
+        MemoryReport {
+            mirrors: mirrors.sum(),
+            scratch: self.plans.values().map(held).sum(),
+            ..MemoryReport::default()
+        }
+    }
+
+    fn explain(&self) -> PlanReport {
+        report(&self.program)
     }
 }
 
@@ -414,8 +446,4 @@ fn functions(program: &Program, runtime: &dyn Runtime) -> Result<Vec<Function>, 
     }
     let compiled = runtime.compile(&program.source(), &names)?;
     Ok(kernels.iter().map(|kernel| compiled[places[kernel.name.as_str()]].clone()).collect())
-}
-
-fn words(graph: &Graph, node: NodeId) -> usize {
-    graph.shape(node).map_or(0, |shape| shape.iter().product())
 }

@@ -9,7 +9,6 @@ mod batch;
 mod device;
 mod history;
 mod machine;
-mod model;
 mod session;
 
 pub use device::CudaDevice;

@@ -1,9 +1,8 @@
-//! What a session keeps of one step: its position, states and histories, and the segment that waits for a commit.
+//! What a session keeps of one step on a GPU: its states and histories.
 
 use std::sync::Arc;
 
-use fiddlehead_forest::{Accepted, Forest, NO_PARENT, Segment, Shape};
-use fiddlehead_plan::DeviceError;
+use fiddlehead_plan::{Pending, StepSession};
 
 use super::history::History;
 use crate::error::CudaError;
@@ -56,45 +55,9 @@ impl StateStore {
     }
 }
 
-/// A segment that ran and was not committed yet.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Pending {
-    pub active: bool,
-    first: usize,
-    count: usize,
-    /// Each node's parent, counted from `first`; empty for a chain.
-    parents: Vec<u32>,
-}
-
-impl Pending {
-    pub(super) fn set(&mut self, forest: &Forest, segment: &Segment) {
-        self.active = true;
-        self.first = segment.first();
-        self.count = segment.count();
-        self.parents.clear();
-        if segment.shape() == Shape::Tree {
-            let first = segment.first() as u32;
-            self.parents.extend(forest.parents()[segment.range()].iter().map(|&parent| match parent {
-                NO_PARENT => NO_PARENT,
-                parent => parent - first,
-            }));
-        }
-    }
-
-    /// The parent of a node, both counted from the segment's first.
-    fn parent(&self, node: usize) -> Option<usize> {
-        match self.parents.get(node) {
-            Some(&NO_PARENT) => None,
-            Some(&parent) => Some(parent as usize),
-            None => node.checked_sub(1),
-        }
-    }
-}
-
 /// A session's part in one step of the model.
-#[derive(Debug)]
-pub(super) struct StepSession {
-    pub position: usize,
+#[derive(Debug, Default)]
+pub(super) struct CudaSession {
     pub states: Vec<StateStore>,
     pub histories: Vec<History>,
     pub pending: Pending,
@@ -102,87 +65,65 @@ pub(super) struct StepSession {
 
 /// What a snapshot keeps of one step: shared with the session until that writes.
 #[derive(Clone, Debug)]
-pub(super) struct StepSnapshot {
-    pub position: usize,
+pub(super) struct Kept {
     states: Vec<Option<Arc<Block>>>,
     histories: Vec<History>,
 }
 
-impl StepSnapshot {
-    pub(super) fn bytes(&self) -> usize {
-        self.states.iter().flatten().map(|state| state.bytes).sum::<usize>()
-            + self.histories.iter().map(History::bytes).sum::<usize>()
-    }
-}
-
-impl StepSession {
-    pub(super) fn new(states: &[usize], histories: &[(usize, Option<usize>)]) -> StepSession {
-        StepSession {
-            position: 0,
+impl CudaSession {
+    pub(super) fn new(states: &[usize], histories: &[(usize, Option<usize>)]) -> CudaSession {
+        CudaSession {
             states: states.iter().map(|&words| StateStore::new(words)).collect(),
             histories: histories.iter().map(|&(words, reach)| History::new(words, reach)).collect(),
             pending: Pending::default(),
         }
     }
 
-    /// Keeps an accepted path of the pending segment.
-    pub(super) fn commit(&mut self, pool: &Arc<Pool>, accepted: &Accepted) -> Result<(), DeviceError> {
-        let wrong = |why: String| DeviceError::Session { session: accepted.session().0, why };
-        if !self.pending.active {
-            return Err(wrong("no segment is pending: run one first".into()));
-        }
-        if accepted.base() != self.position {
-            let (base, position) = (accepted.base(), self.position);
-            return Err(wrong(format!("the path hangs from {base}, the session stands at {position}")));
-        }
-        let mut parent = None;
-        let mut path = Vec::with_capacity(accepted.len());
-        for &node in accepted.nodes() {
-            let node = (node as usize).wrapping_sub(self.pending.first);
-            if node >= self.pending.count || self.pending.parent(node) != parent {
-                return Err(wrong("the accepted path is not one of the pending segment".into()));
-            }
-            parent = Some(node);
-            path.push(node);
-        }
+    /// Keeps the nodes of a path of the pending segment, counted from its first.
+    pub(super) fn accept(&mut self, pool: &Arc<Pool>, path: &[usize]) -> Result<(), CudaError> {
         for state in &mut self.states {
-            state.accept(pool, &path)?;
+            state.accept(pool, path)?;
         }
-        let base = self.position;
+        let base = self.pending.position;
         for (index, &node) in path.iter().enumerate().filter(|(index, node)| index != *node) {
             for history in &mut self.histories {
                 history.move_row(pool, base + node, base + index)?;
             }
         }
-        self.position += accepted.len();
-        let position = self.position;
-        self.histories.iter_mut().for_each(|history| history.retire(position));
-        self.pending.active = false;
+        self.histories.iter_mut().for_each(|history| history.retire(base + path.len()));
         Ok(())
     }
+}
 
-    pub(super) fn snapshot(&self) -> StepSnapshot {
-        StepSnapshot {
-            position: self.position,
+impl StepSession for CudaSession {
+    type Kept = Kept;
+    fn pending(&self) -> &Pending {
+        &self.pending
+    }
+    fn pending_mut(&mut self) -> &mut Pending {
+        &mut self.pending
+    }
+    fn keep(&self) -> Kept {
+        Kept {
             states: self.states.iter().map(|state| state.committed.clone()).collect(),
             histories: self.histories.clone(),
         }
     }
-
-    pub(super) fn restore(&mut self, snapshot: &StepSnapshot) {
-        self.position = snapshot.position;
-        for (state, committed) in self.states.iter_mut().zip(&snapshot.states) {
+    fn restore(&mut self, kept: &Kept) {
+        for (state, committed) in self.states.iter_mut().zip(&kept.states) {
             state.committed.clone_from(committed);
         }
-        self.histories.clone_from(&snapshot.histories);
-        self.pending.active = false;
+        self.histories.clone_from(&kept.histories);
     }
-
-    pub(super) fn bytes(&self) -> usize {
+    fn bytes(&self) -> usize {
         let states = self.states.iter().map(|state| {
             state.pending.as_ref().map_or(0, |block| block.bytes)
                 + state.committed.as_ref().map_or(0, |block| block.bytes)
         });
         states.sum::<usize>() + self.histories.iter().map(History::bytes).sum::<usize>()
+    }
+    fn kept_bytes(kept: &Kept) -> usize {
+        kept.states.iter().flatten().map(|state| state.bytes).sum::<usize>()
+            + kept.histories.iter().map(History::bytes).sum::<usize>()
     }
 }

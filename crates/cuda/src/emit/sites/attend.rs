@@ -6,7 +6,7 @@ use fiddlehead_graph::{Element, Graph, HistoryId, NodeId};
 use fiddlehead_plan::order::Extension;
 
 use super::super::element::{assign, decode};
-use super::super::expression::Writer;
+use super::super::expression::{Writer, flat};
 use super::super::kernel::{Argument, Grid, Kernel, Rows};
 use super::super::scope::Scope;
 use super::super::traps::Traps;
@@ -136,7 +136,7 @@ impl AttendSite {
         kernel.line(format!("dot = fmaf(query[x], {key}, dot);"));
         kernel.line("}");
         kernel.line("dot = warp_sum(dot);");
-        let mut writer = writer(kernel, scope, traps, site.node, axes.clone());
+        let mut writer = Writer::new(kernel, scope, traps, site.node).with_axes(axes.clone());
         writer.accumulator = Some(("dot".into(), Element::F32));
         let score = writer.expr(&site.score).text;
         kernel.line(format!("score = {score};"));
@@ -180,7 +180,7 @@ impl AttendSite {
         kernel.line("}");
         if let Some(sink) = &site.sink {
             axes[site.heads.len()] = "0".into();
-            let sink = self::writer(kernel, scope, traps, site.node, axes.clone()).expr(sink).text;
+            let sink = Writer::new(kernel, scope, traps, site.node).with_axes(axes.clone()).expr(sink).text;
             kernel.line(format!("sum += expf({sink} - most);"));
         }
         kernel.line(format!("for (int v = 0; v < {per_thread}; v++) {{"));
@@ -193,11 +193,7 @@ impl AttendSite {
         for (name, &axis) in axes[..site.heads.len()].iter().chain(&inner).zip(&site.result_axes) {
             names[axis].clone_from(name);
         }
-        let mut flat = "0ll".to_string();
-        for (name, extent) in names.iter().zip(&shape) {
-            flat = format!("({flat}) * {extent}ll + {name}");
-        }
-        let to = self::writer(kernel, scope, traps, site.node, Vec::new()).element_of(site.node, &flat);
+        let to = Writer::new(kernel, scope, traps, site.node).element_of(site.node, &flat(&names, &shape));
         kernel.line(assign(&to, Element::F32, "(kept[v] / sum)"));
         kernel.line("}");
         kernel.line("}");
@@ -219,31 +215,14 @@ impl AttendSite {
             Source::History(history) => scope.graph.histories()[history.index()].row,
             Source::Chain(_) => return "0.0f".into(),
         };
-        let shape = scope.graph.shape(source).unwrap_or_default();
-        let mut writer = writer(kernel, scope, traps, self.attention.node, axes);
-        let mut flat = "0ll".to_string();
-        for (axis, (form, extent)) in operand.indices.iter().zip(&shape).enumerate() {
-            let index = writer.affine(form);
-            let kind = super::super::traps::TrapKind::Index {
-                read: scope.graph.node(source).origin.name.clone(),
-                axis,
-            };
-            let code = writer.traps.add(scope.graph, self.attention.node, kind);
-            flat = format!("({flat}) * {extent}ll + checked(b, row, (u32)t + {code}, {index}, 0, {extent})");
-        }
+        let mut writer = Writer::new(kernel, scope, traps, self.attention.node).with_axes(axes);
+        let site = &self.attention;
+        // The depth has no bound that is known here.
+        let extents = [&site.heads[..], &[usize::MAX], &site.key_dims, &site.value_dims].concat();
+        let flat = writer.place(operand, source, &extents);
         match row {
             Some(row) => format!("((const float*){row})[{flat}]"),
             None => writer.element_of(source, &flat),
         }
     }
-}
-
-fn writer<'w, 'a>(
-    kernel: &'w mut Kernel,
-    scope: &'w Scope<'a>,
-    traps: &'w mut Traps,
-    reader: NodeId,
-    axes: Vec<String>,
-) -> Writer<'w, 'a> {
-    Writer { kernel, scope, traps, reader, axes, accumulator: None, locals: Vec::new() }
 }

@@ -9,10 +9,10 @@ use fiddlehead_graph::{Element, Graph, NodeId};
 use fiddlehead_plan::order::Extension;
 
 use super::super::element::{assign, decode};
-use super::super::expression::Writer;
+use super::super::expression::{Writer, flat};
 use super::super::kernel::{Grid, Kernel, Rows};
 use super::super::scope::Scope;
-use super::super::traps::{TrapKind, Traps};
+use super::super::traps::Traps;
 
 /// Products that are added before their sum is added to the total.
 const CHUNK: usize = 32;
@@ -36,7 +36,7 @@ impl ContractSite {
     ) -> Result<ContractSite, String> {
         let mut contraction = site.clone();
         contraction.operands =
-            site.operands.each_ref().map(|operand| as_source(graph, site.node, operand, extension));
+            site.operands.each_ref().map(|operand| super::as_node(graph, site.node, operand, extension));
         let mut reads = Vec::new();
         for operand in &contraction.operands {
             let Some(_) = operand.node() else { return Err("an operand is read from a history".into()) };
@@ -56,7 +56,7 @@ impl ContractSite {
         axes.map(|axis| axis.extent).product()
     }
 
-    pub(super) fn grid(&self, _graph: &Graph, rows: Rows) -> Grid {
+    pub(super) fn grid(&self, rows: Rows) -> Grid {
         let columns = self.extent(&[Role::Right, Role::Repeat]) * self.extent(&[Role::Batch]);
         Grid { rows, per_row: columns, per_block: 4 }
     }
@@ -242,31 +242,21 @@ impl ContractSite {
         operand: usize,
         name: &str,
     ) {
-        let (role, place) = if operand == 0 { (Role::Left, "m") } else { (Role::Right, "n") };
+        let (own, place): (&[Role], &str) = match operand {
+            0 => (&[Role::Left], "m"),
+            _ => (&[Role::Right, Role::Repeat], "n"),
+        };
         kernel.line(format!("auto {name} = [&](int batch, int {place}, int k) -> float {{"));
         kernel.line(format!("(void){place}; (void)k;"));
-        let own: &[Role] = if operand == 0 { &[Role::Left] } else { &[Role::Right, Role::Repeat] };
-        let _ = role;
         let known: [(&[Role], &str); 3] =
             [(own, place), (&[Role::Batch], "batch"), (&[Role::Folded, Role::FoldedOnce], "k")];
         let axes = self.place(kernel, scope, shape, &known);
         let operand = &self.contraction.operands[operand];
         let Some(source) = operand.node() else { return };
-        let mut writer = writer(kernel, scope, traps, self.contraction.node, axes);
-        let extents = scope.graph.shape(source).unwrap_or_default();
-        let origin = scope.graph.node(source).origin.name.clone();
-        let mut flat = String::new();
-        for (axis, (form, extent)) in operand.indices.iter().zip(&extents).enumerate() {
-            let mut index = writer.affine(form);
-            if form.terms.iter().any(|(atom, _)| gathers(atom)) {
-                let kind = TrapKind::Index { read: origin.clone(), axis };
-                let code = writer.traps.add(scope.graph, self.contraction.node, kind);
-                index = format!("checked(b, row, (u32)t + {code}, {index}, 0, {extent})");
-            }
-            flat = if flat.is_empty() { index } else { format!("({flat}) * {extent}ll + {index}") };
-        }
-        let flat = if flat.is_empty() { "0".to_string() } else { flat };
-        let value = writer.element_of(source, &flat);
+        let mut writer = Writer::new(kernel, scope, traps, self.contraction.node).with_axes(axes);
+        let extents: Vec<usize> = self.contraction.axes.iter().map(|axis| axis.extent).collect();
+        let place = writer.place(operand, source, &extents);
+        let value = writer.element_of(source, &place);
         kernel.line(format!("return {value};"));
         kernel.line("};");
     }
@@ -279,15 +269,11 @@ impl ContractSite {
             [(&[Role::Left], "m"), (&[Role::Right, Role::Repeat], "n"), (&[Role::Batch], "batch")];
         let axes = self.place(kernel, scope, shape, &known);
         let result = scope.graph.shape(site.node).unwrap_or_default();
-        let mut flat = String::new();
-        for (name, extent) in axes.iter().zip(&result) {
-            flat = if flat.is_empty() { name.clone() } else { format!("({flat}) * {extent}ll + {name}") };
-        }
-        let flat = if flat.is_empty() { "0".to_string() } else { flat };
-        let mut writer = writer(kernel, scope, traps, site.node, axes);
+        let place = flat(&axes, &result);
+        let mut writer = Writer::new(kernel, scope, traps, site.node).with_axes(axes);
         let scale = site.scale.as_ref().map(|scale| writer.expr(scale).text);
         let guard = site.guard.as_ref().map(|guard| writer.expr(guard).text);
-        let to = writer.element_of(site.node, &flat);
+        let to = writer.element_of(site.node, &place);
         let value = scale.map_or("value".to_string(), |scale| format!("value * {scale}"));
         let value = guard.map_or(value.clone(), |guard| format!("({guard}) ? {value} : 0.0f"));
         kernel.line(assign(&to, Element::F32, &format!("({value})")));
@@ -303,16 +289,6 @@ struct Shape {
     batch: usize,
 }
 
-fn writer<'w, 'a>(
-    kernel: &'w mut Kernel,
-    scope: &'w Scope<'a>,
-    traps: &'w mut Traps,
-    reader: NodeId,
-    axes: Vec<String>,
-) -> Writer<'w, 'a> {
-    Writer { kernel, scope, traps, reader, axes, accumulator: None, locals: Vec::new() }
-}
-
 fn gathers(atom: &fiddlehead_graph::queries::Atom) -> bool {
     use fiddlehead_graph::queries::Atom;
     match atom {
@@ -322,8 +298,4 @@ fn gathers(atom: &fiddlehead_graph::queries::Atom) -> bool {
         }
         Atom::Gathered(_) => true,
     }
-}
-
-fn as_source(graph: &Graph, reader: NodeId, operand: &Operand, extension: &mut Extension) -> Operand {
-    super::as_node(graph, reader, operand, extension)
 }

@@ -6,10 +6,10 @@ use fiddlehead_graph::{Element, Graph, NodeId, StateId};
 use fiddlehead_plan::order::Extension;
 
 use super::super::element::{assign, decode};
-use super::super::expression::Writer;
+use super::super::expression::{Writer, flat};
 use super::super::kernel::{Argument, Grid, Kernel, Rows};
 use super::super::scope::Scope;
-use super::super::traps::{TrapKind, Traps};
+use super::super::traps::Traps;
 
 /// Values of a block.
 const COLUMNS: usize = 32;
@@ -202,10 +202,7 @@ impl DeltaSite {
         }
         names[delta.key_axis] = "k".into();
         names[delta.value_axis] = "j".into();
-        let mut word = "0ll".to_string();
-        for (name, extent) in names.iter().zip(shape) {
-            word = format!("({word}) * {extent}ll + {name}");
-        }
+        let word = flat(&names, shape);
         kernel.line("#pragma unroll");
         kernel.line(format!("for (int x = 0; x < {kept}; x++) {{"));
         kernel.line(format!("const int k = group * {kept} + x;"));
@@ -249,26 +246,13 @@ impl DeltaSite {
         for (name, &axis) in heads.iter().chain([&value]).zip(&readout.result_axes) {
             names[axis].clone_from(name);
         }
-        let mut flat = "0ll".to_string();
-        for (name, extent) in names.iter().zip(&shape) {
-            flat = format!("({flat}) * {extent}ll + {name}");
-        }
-        let mut writer = self.writer(kernel, scope, traps, names);
+        let place = flat(&names, &shape);
+        let mut writer = Writer::new(kernel, scope, traps, self.reader).with_axes(names);
         let scale = readout.scale.as_ref().map(|scale| writer.expr(scale).text);
-        let to = writer.element_of(readout.node, &flat);
+        let to = writer.element_of(readout.node, &place);
         let value = scale.map_or("read".to_string(), |scale| format!("(read * {scale})"));
         kernel.line(format!("if (live && group == 0) {}", assign(&to, Element::F32, &value)));
         kernel.line("}");
-    }
-
-    fn writer<'w, 'a>(
-        &self,
-        kernel: &'w mut Kernel,
-        scope: &'w Scope<'a>,
-        traps: &'w mut Traps,
-        axes: Vec<String>,
-    ) -> Writer<'w, 'a> {
-        Writer { kernel, scope, traps, reader: self.reader, axes, accumulator: None, locals: Vec::new() }
     }
 
     /// The element of an operand over heads, the key axis and the value axis.
@@ -281,15 +265,10 @@ impl DeltaSite {
         axes: Vec<String>,
     ) -> String {
         let Some(source) = operand.node() else { return "0.0f".into() };
-        let shape = scope.graph.shape(source).unwrap_or_default();
-        let mut writer = self.writer(kernel, scope, traps, axes);
-        let mut flat = "0ll".to_string();
-        for (axis, (form, extent)) in operand.indices.iter().zip(&shape).enumerate() {
-            let index = writer.affine(form);
-            let read = scope.graph.node(source).origin.name.clone();
-            let code = writer.traps.add(scope.graph, self.reader, TrapKind::Index { read, axis });
-            flat = format!("({flat}) * {extent}ll + checked(b, row, (u32)t + {code}, {index}, 0, {extent})");
-        }
-        writer.element_of(source, &flat)
+        let mut writer = Writer::new(kernel, scope, traps, self.reader).with_axes(axes);
+        let delta = &self.delta;
+        let extents = [&delta.heads[..], &[delta.key_dim, delta.value_dim]].concat();
+        let place = writer.place(operand, source, &extents);
+        writer.element_of(source, &place)
     }
 }

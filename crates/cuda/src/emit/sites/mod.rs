@@ -37,16 +37,16 @@ impl Served {
             Served::Delta(_) => "recurrence",
         }
     }
-    /// The grids of the kernels that serve it, run one after another.
-    pub fn parts(&self, graph: &Graph, rows: Rows) -> Vec<Grid> {
+    /// The grid of its kernel.
+    pub fn grid(&self, rows: Rows) -> Grid {
         match self {
-            Served::Contract(site) => vec![site.grid(graph, rows)],
-            Served::Attend(site) => vec![site.grid(rows)],
-            Served::Delta(site) => vec![site.grid()],
+            Served::Contract(site) => site.grid(rows),
+            Served::Attend(site) => site.grid(rows),
+            Served::Delta(site) => site.grid(),
         }
     }
-    /// Writes one of its kernels.
-    pub fn write(&self, _part: usize, kernel: &mut Kernel, scope: &Scope<'_>, traps: &mut Traps) {
+    /// Writes its kernel.
+    pub fn write(&self, kernel: &mut Kernel, scope: &Scope<'_>, traps: &mut Traps) {
         match self {
             Served::Contract(site) => site.write(kernel, scope, traps),
             Served::Attend(site) => site.write(kernel, scope, traps),
