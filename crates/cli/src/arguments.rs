@@ -1,6 +1,8 @@
 //! Every command and flag, defined once.
 
-use std::collections::BTreeMap;
+mod devices;
+mod examples;
+
 use std::path::PathBuf;
 
 use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser, TypedValueParser};
@@ -9,11 +11,8 @@ use fiddlehead_engine::{ByteSize, Defaults, Sampling};
 use fiddlehead_plan::Numerics;
 use fiddlehead_quantize::{Override, Recipe};
 
-const EXIT_CODES: &str = "Exit codes:
-  0    it worked (also when the reader of the output went away)
-  1    it failed: a file, a program, a model or the system
-  2    the command line or the configuration file is wrong
-  130  interrupted with Ctrl-C";
+pub use self::devices::{DeviceArguments, DeviceName, GateArguments, KernelsBuildArguments, KernelsCommand};
+use self::examples::*;
 
 /// The whole command line.
 #[derive(Debug, Parser)]
@@ -75,177 +74,6 @@ pub enum Command {
     #[command(hide = true)]
     Reference,
 }
-
-const RUN_EXAMPLES: &str =
-    "Without PROMPT on a terminal it is a chat: Ctrl-C stops the answer, Ctrl-D leaves, /help
-lists the commands. Without PROMPT elsewhere the prompt is read from standard input. Without --model
-the small model that is built in answers. What no flag says comes from the configuration file, then
-from the model's generation_config.json.
-
-Examples:
-  fiddlehead run \"Write a story about a brave fox named Tim who finds a lantern.\"
-  fiddlehead run --model ~/models/Qwen3.5-0.8B --system \"Be brief.\" \"What is a fern?\"
-  fiddlehead run --model ~/models/SmolLM2-135M-Instruct.Q4_1.gguf \"What is a fern?\"
-  fiddlehead run --temperature 0 --max-tokens 64 --json \"Tell me a story.\"
-  echo \"Tell me a story.\" | fiddlehead run --seed 7 --stop \"The end\"
-  fiddlehead run --config quiet.toml          # temperature = 0.2, stop = [\"The end\"], ...
-  fiddlehead run --raw \"<|im_start|>user\"     # the text as it stands, special tokens meant";
-
-const EXEC_EXAMPLES: &str =
-    "An input is a .npy file, a number, true or false (for a scalar), or random:SEED: f32
-values of the standard normal distribution, i32 and id values from 0 to 15, bools, all decided by
-SEED and the input's name. Sizes are solved from the shapes of the files; --dim gives those that no file tells.
-NumPy's f64 and i64 are read as f32 and i32 when the values fit.
-
-Examples:
-  fiddlehead exec product.fh --input a=a.npy --input b=b.npy --output c.npy
-  fiddlehead exec product.fh --dim M=2 --dim N=3 --dim K=4 --input a=random:1 --input b=random:2
-  fiddlehead exec norm.fh --input x=x.npy --input eps=1e-6 --output y.npy
-
-Several results go to y0.npy, y1.npy, ... in the program's order. Without --output a short summary of
-each result is printed.";
-
-const EXPLAIN_EXAMPLES: &str = "Examples:
-  fiddlehead explain product.fh --dim M=64 --dim N=64 --dim K=64
-  fiddlehead explain product.fh --dim M=64 --dim N=64 --dim K=64 --svg product.svg
-  fiddlehead explain my_model.fh              # whether it type-checks, and what it declares
-  fiddlehead explain my_model.fh --dim V=512 --dim D=64 --dim L=2 --step main
-  fiddlehead explain --model ~/models/Qwen3.5-0.8B --step main
-  fiddlehead explain --embedded --step main --svg stories.svg";
-
-const INSPECT_EXAMPLES: &str =
-    "Nothing is loaded: only the files are looked at. A model that cannot be served is shown with the reason.
-
-Examples:
-  fiddlehead inspect ~/models/SmolLM2-135M-Instruct.Q4_1.gguf
-  fiddlehead inspect --context 32768 ~/models/Qwen3.5-0.8B
-  fiddlehead inspect --json ~/models/Qwen3.5-0.8B | jq .serving.memory
-  fiddlehead inspect                          # the model that is built in";
-
-const QUANTIZE_EXAMPLES: &str =
-    "A plain format is that of all matrices. The mixtures q3_k_m, q4_k_s, q4_k_m, q5_k_s and q5_k_m give a
-better one to the output head, and with _m to attention's values and the feed-forward block's way out in
-the layers that matter more. Norms, biases, routers and convolutions stay f32. Rows that are no whole
-number of a format's blocks get the next better format that fits: q4_k q5_0, q5_k q5_1, q6_k q8_0, q2_k,
-q3_k and iq4_xs iq4_nl, and f16 where none does; the summary says which.
-
-OUT appears when it is whole; until then it has a name of its own beside it.
-
-Examples:
-  fiddlehead quantize ~/models/Qwen3.5-0.8B Qwen3.5-0.8B-Q4_K_M.gguf --format q4_k_m
-  fiddlehead quantize model-f16.gguf model-q6_k.gguf --format q6_k --tensor token_embd=q8_0
-  fiddlehead quantize model.gguf small.gguf --format q4_k --tensor 'blk.*.ffn_down.weight=q5_k'";
-
-const BENCH_EXAMPLES: &str =
-    "Prompts are random tokens, as llama-bench has it; a warm-up comes first, and prompts and
-generation take turns. Each prompt is read into an empty session, and so is each generation.
-
-Examples:
-  fiddlehead bench --prompt 512 --generate 128 --threads 2
-  fiddlehead bench --model ~/models/Qwen3.5-0.8B --repetitions 3 --json";
-
-const PERPLEXITY_EXAMPLES: &str =
-    "The negative logarithm of a token's probability, given the tokens before it, is averaged in nats; the
-perplexity is the exponential of that mean. Both come with a standard error that takes tokens as
-independent. A document is read from its own beginning. A longer one than --context is read in windows of
-that many tokens, each --stride after the one before, and a token is scored once, in the first window that
-holds it: from the second window on it has at least context - stride tokens before it. The defaults give
-a token what llama-perplexity gives it, half a window to a whole one, and score every token.
-Tokens that the tokenizer begins every text with stand before each window and are not scored; without
-such tokens the first one of a document follows nothing and is not scored either.
-
-Examples:
-  fiddlehead perplexity --model ~/models/SmolLM2-135M-Instruct.Q4_1.gguf wiki.test.raw
-  fiddlehead perplexity --separator \"<|endoftext|>\" --json stories.txt
-  fiddlehead perplexity --json-lines text --context 2048 --stride 2047 documents.jsonl";
-
-const SCORE_EXAMPLES: &str =
-    "FILE holds one JSON object or more, or a list of them, with the keys of `run --json`: prompt_tokens, and
-tokens, which are scored. The prompt is read as a prompt is and the tokens one by one, as an answer's are.
-Where the model's most likely token is another one, it is told with its lead over the given one, in
-logits. With --reference the reference interpreter measures those places too, in float64 on the same
-weights: by how much its own most likely token leads over each of the two. Small leads are near-ties,
-which rounding may turn; great ones are mistakes. It is slow: seconds a token for 100 M parameters.
-
-Examples:
-  fiddlehead run --temperature 0 --json \"Tell me a story.\" > answer.json
-  fiddlehead score --tokens answer.json --numerics f32
-  fiddlehead score --model stories-q8_0.gguf --tokens answer.json --reference --json";
-
-const GATE_EXAMPLES: &str = "A row that needs files that were not given says that it was skipped.
-
-Examples:
-  fiddlehead gate --device cpu
-  fiddlehead gate --device cuda --models models --output gate.json";
-
-const KERNELS_EXAMPLES: &str = "Examples:
-  fiddlehead kernels build --arch sm_90a
-  fiddlehead kernels build --arch sm_80,sm_90a,sm_120a --nvrtc ~/.venv/lib/python3.12/site-packages";
-
-/// What is done with kernels.
-#[derive(Debug, Subcommand)]
-pub enum KernelsCommand {
-    /// Compile the kernels of the programs that come with this binary, and report what they take
-    #[command(after_help = KERNELS_EXAMPLES)]
-    Build(KernelsBuildArguments),
-}
-
-#[derive(Debug, Args)]
-pub struct KernelsBuildArguments {
-    /// What to compile for
-    #[arg(long, value_name = "ARCHITECTURE", value_delimiter = ',', required = true)]
-    pub arch: Vec<String>,
-    /// Bytes a thread may spill before the kernel counts as failed
-    #[arg(long, value_name = "BYTES", default_value_t = 512)]
-    pub spill_limit: usize,
-    /// A folder with NVIDIA's runtime compiler, when it is not where the system looks
-    #[arg(long, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
-    pub nvrtc: Option<PathBuf>,
-}
-
-#[derive(Debug, Args)]
-pub struct GateArguments {
-    #[command(flatten)]
-    pub device: DeviceArguments,
-    /// The folder of checkpoints with golden outputs: stories-11m, tiny
-    #[arg(long, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
-    pub models: Option<PathBuf>,
-    /// Random programs of each kind
-    #[arg(long, value_name = "COUNT", default_value_t = 6)]
-    pub programs: u64,
-    /// Where the results go, as JSON
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub output: Option<PathBuf>,
-}
-
-/// Where to compute.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DeviceName {
-    /// A GPU when there is one that can be used.
-    Auto,
-    /// The processor.
-    Cpu,
-    /// The GPU of that number.
-    Cuda(usize),
-}
-
-fn device_name(text: &str) -> Result<DeviceName, String> {
-    match text {
-        "auto" => Ok(DeviceName::Auto),
-        "cpu" => Ok(DeviceName::Cpu),
-        "cuda" => Ok(DeviceName::Cuda(0)),
-        text => text
-            .strip_prefix("cuda:")
-            .and_then(|number| number.parse().ok())
-            .map(DeviceName::Cuda)
-            .ok_or_else(|| "it is cpu, cuda, cuda:N or auto".to_string()),
-    }
-}
-
-const COMPLETIONS_EXAMPLES: &str = "Examples:
-  fiddlehead completions bash > ~/.local/share/bash-completion/completions/fiddlehead
-  fiddlehead completions zsh > ~/.zfunc/_fiddlehead
-  fiddlehead completions fish > ~/.config/fish/completions/fiddlehead.fish";
 
 #[derive(Debug, Args)]
 pub struct RunArguments {
@@ -331,30 +159,6 @@ pub struct SamplingArguments {
     /// Stop before this text; may be given several times
     #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
     pub stop: Vec<String>,
-}
-
-#[derive(Debug, Args)]
-pub struct DeviceArguments {
-    /// Where to compute: cpu, cuda, cuda:N for the GPU of that number, or auto: a GPU when there is one
-    /// that can be used
-    #[arg(long, value_name = "DEVICE", default_value = "auto", value_parser = device_name)]
-    pub device: DeviceName,
-    /// A folder with NVIDIA's runtime compiler, when it is not where the system looks
-    #[arg(long, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
-    pub nvrtc: Option<PathBuf>,
-    /// Where compiled GPU kernels are kept [default: .cache/fiddlehead/kernels in the home folder]
-    #[arg(long, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
-    pub kernel_cache: Option<PathBuf>,
-    /// Threads to compute with [default: one for each core]
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub threads: Option<u16>,
-    /// Which roundings of operands are allowed: f32 and strict none, auto what the program permits and a
-    /// checkpoint of its kind has passed a gate for; strict computes prompts and answers alike
-    #[arg(long, value_name = "CONTRACT", default_value = "auto", value_parser = numerics())]
-    pub numerics: Numerics,
-    /// Choose the kernels of a family of sites: FAMILY=off, auto, or a candidate's name
-    #[arg(long, value_name = "FAMILY=CHOICE", value_parser = pair)]
-    pub dispatch: Vec<(String, String)>,
 }
 
 #[derive(Debug, Args)]
@@ -559,13 +363,6 @@ impl SamplingArguments {
             presence_penalty: self.presence_penalty.unwrap_or(model.presence_penalty),
             frequency_penalty: self.frequency_penalty.unwrap_or(model.frequency_penalty),
         }
-    }
-}
-
-impl DeviceArguments {
-    /// The dispatch policy by family; of a family given twice the last one counts.
-    pub fn dispatch(&self) -> BTreeMap<String, String> {
-        self.dispatch.iter().cloned().collect()
     }
 }
 

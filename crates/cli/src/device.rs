@@ -67,7 +67,7 @@ pub fn cuda(arguments: &DeviceArguments) -> Result<CudaDevice> {
 pub fn gpu(arguments: &DeviceArguments, index: usize) -> Result<Gpu> {
     let home = || Some(std::env::home_dir()?.join(".cache/fiddlehead/kernels"));
     let cache = arguments.kernel_cache.clone().or_else(home);
-    let compiler = Compiler::open(arguments.nvrtc.as_deref(), cache)?;
+    let compiler = Compiler::open(arguments.compiler.nvrtc.as_deref(), cache)?;
     let compiler = compiler.announce(|kernels| {
         output::remark(&format!("compiling {kernels} GPU kernels; they are kept for the next time"));
     });

@@ -23,7 +23,7 @@ pub const LANGUAGE: &str = include_str!("../../../docs/language.md");
 /// # Errors
 /// A missing compiler, a kernel that does not compile or spills over the limit.
 pub fn build(arguments: &KernelsBuildArguments) -> Result<ExitCode> {
-    let compiler = Compiler::open(arguments.nvrtc.as_deref(), None)?;
+    let compiler = Compiler::open(arguments.compiler.nvrtc.as_deref(), None)?;
     let (major, minor) = compiler.version();
     output::print_line(&format!("NVRTC {major}.{minor}"))?;
     let mut graphs: Vec<Named> = page(LANGUAGE).map_err(anyhow::Error::msg)?;
