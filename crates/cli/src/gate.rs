@@ -1,6 +1,8 @@
 //! `fiddlehead gate`: a device against the oracle, and against other implementations' outputs.
 
 use std::fmt::Write;
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -11,14 +13,15 @@ use fiddlehead_cuda::CudaDevice;
 use fiddlehead_engine::{ModelSource, Prepared};
 use fiddlehead_forest::{Class, Forest, ForestBuilder, SessionId, Wanted};
 use fiddlehead_gate::{forests, formats, language};
+use fiddlehead_graph::Element;
 use fiddlehead_oracle::random::Motif;
 use fiddlehead_plan::{Device, Executor, LoadOptions, Numerics, OutputRows, Values};
 use fiddlehead_storage::Format;
-use npyz::npz::NpzArchive;
 use serde_json::{Value, json};
+use zip::ZipArchive;
 
 use crate::arguments::{DeviceName, GateArguments};
-use crate::{device, kernels, output};
+use crate::{device, kernels, npy, output};
 
 /// How far logits may be from another implementation's, relative to the greatest magnitude of a row.
 const BOUND: f32 = 1e-3;
@@ -183,11 +186,28 @@ fn feed(
     Ok(outputs)
 }
 
-fn array<T: npyz::Deserialize>(path: &Path, name: &str) -> Result<(Vec<T>, Vec<usize>)> {
-    let mut archive = NpzArchive::open(path).with_context(|| path.display().to_string())?;
-    let file = archive.by_name(name)?.with_context(|| format!("{} has no `{name}`", path.display()))?;
-    let shape = file.shape().iter().map(|&extent| extent as usize).collect();
-    Ok((file.into_vec()?, shape))
+/// An array of an `.npz` file, and its shape.
+fn array(path: &Path, name: &str, element: Element) -> Result<(Values, Vec<usize>)> {
+    let read = || -> Result<(Values, Vec<usize>)> {
+        let mut archive = ZipArchive::new(File::open(path)?)?;
+        let mut bytes = Vec::new();
+        archive.by_name(&format!("{name}.npy"))?.read_to_end(&mut bytes)?;
+        let array = npy::Array::read(&bytes).map_err(|why| anyhow!(why))?;
+        Ok((array.values(element).map_err(|why| anyhow!(why))?, array.shape))
+    };
+    read().with_context(|| format!("`{name}` of {}", path.display()))
+}
+
+fn float_array(path: &Path, name: &str) -> Result<(Vec<f32>, Vec<usize>)> {
+    let (values, shape) = array(path, name, Element::F32)?;
+    Ok((values.as_f32().unwrap_or_default().to_vec(), shape))
+}
+
+fn id_array(path: &Path, name: &str) -> Result<(Vec<u32>, Vec<usize>)> {
+    match array(path, name, Element::Id)? {
+        (Values::Id(ids), shape) => Ok((ids, shape)),
+        _ => Ok((Vec::new(), Vec::new())),
+    }
 }
 
 /// The worst error of rows relative to each one's greatest wanted magnitude.
@@ -233,7 +253,7 @@ fn stories(device: &dyn Device, folder: &Path) -> Result<Outcome> {
             equal += 1;
         }
         let (logits, shape) =
-            array::<f32>(&folder.join("golden_logits.npz"), &format!("logits_{}", place + 1))?;
+            float_array(&folder.join("golden_logits.npz"), &format!("logits_{}", place + 1))?;
         let all: Vec<u32> = given.into_iter().chain(greedy).collect();
         let session = SessionId(100 + place as u64);
         executor.open(session)?;
@@ -252,20 +272,20 @@ fn stories(device: &dyn Device, folder: &Path) -> Result<Outcome> {
 fn tiny_logits(device: &dyn Device, folder: &Path) -> Result<Outcome> {
     let mut executor = executor(device, folder)?;
     let golden = folder.join("golden.npz");
-    let (tokens, shape) = array::<i32>(&golden, "tokens")?;
-    let (positions, _) = array::<i64>(&golden, "positions")?;
-    let (logits, _) = array::<f32>(&golden, "logits")?;
+    let (tokens, shape) = id_array(&golden, "tokens")?;
+    let (positions, _) = id_array(&golden, "positions")?;
+    let (logits, _) = float_array(&golden, "logits")?;
     let (rows, length) = (shape[0], shape[1]);
     let vocabulary = logits.len() / rows / positions.len();
     let mut worst = [0.0f32; 2];
     for row in 0..rows {
-        let tokens: Vec<u32> = tokens[row * length..][..length].iter().map(|&token| token as u32).collect();
+        let tokens = &tokens[row * length..][..length];
         let (whole, single) = (SessionId(row as u64), SessionId((rows + row) as u64));
         executor.open(whole)?;
         executor.open(single)?;
-        let outputs = feed(executor.as_mut(), whole, &tokens, Class::Prompt)?;
+        let outputs = feed(executor.as_mut(), whole, tokens, Class::Prompt)?;
         let mut one_by_one = Vec::new();
-        for token in &tokens {
+        for token in tokens {
             one_by_one.push(feed(executor.as_mut(), single, &[*token], Class::Generated)?);
         }
         for (place, &position) in positions.iter().enumerate() {

@@ -15,11 +15,11 @@ const TURN_ENDS: [&str; 6] =
 pub fn tokenizer(metadata: &Metadata) -> Result<Tokenizer, TextError> {
     let model =
         text(metadata, "model").ok_or_else(|| bad("there is none; put its tokenizer.json beside it"))?;
-    let numbers = |name: &str| array(metadata, name).map(|array| array.values().collect::<Vec<_>>());
-    let kinds = numbers("token_type").unwrap_or_default();
-    let kinds = kinds.iter().map(|kind| kind.as_i64().and_then(TokenKind::from_id)).collect::<Option<_>>();
-    let scores = numbers("scores").unwrap_or_default();
-    let scores = scores.iter().map(|score| score.as_f64().map(|score| score as f32)).collect::<Option<_>>();
+    let numbers = |name: &str| array(metadata, name).into_iter().flat_map(|array| array.values());
+    let kinds =
+        numbers("token_type").map(|kind| kind.as_i64().and_then(TokenKind::from_id)).collect::<Option<_>>();
+    let scores =
+        numbers("scores").map(|score| score.as_f64().map(|score| score as f32)).collect::<Option<_>>();
     let parts = TokenizerParts {
         model,
         pre_tokenizer: text(metadata, "pre"),

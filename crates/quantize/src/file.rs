@@ -37,12 +37,20 @@ pub struct Progress<'a> {
 
 impl Target {
     /// A file to write, which must not be there unless `force` says that it is replaced, and never one that the model at
-    /// `source` consists of.
+    /// `source` consists of. Only a regular file is ever replaced; of a link, the file it leads to.
     ///
     /// # Errors
-    /// When it is.
+    /// When it is, or is a folder, a device, a pipe, a socket or a link to nothing.
     pub fn new(path: &Path, source: &Path, force: bool) -> Result<Target, QuantizeError> {
-        let path = path.to_owned();
+        let mut path = path.to_owned();
+        if path.is_symlink() {
+            let leads_to = path.canonicalize();
+            path = leads_to.map_err(|source| QuantizeError::Write {
+                path,
+                source,
+                advice: "; it is a link".to_owned(),
+            })?;
+        }
         if let (Ok(there), Ok(source)) = (path.canonicalize(), source.canonicalize()) {
             let folder = if source.is_dir() { Some(source.as_path()) } else { source.parent() };
             let beside = there.parent() == folder && (source.is_dir() || is_split(&source));
@@ -52,12 +60,22 @@ impl Target {
                 return Err(QuantizeError::Same { path });
             }
         }
-        if path.is_dir() {
-            let source = std::io::Error::new(ErrorKind::IsADirectory, "it is a folder");
-            return Err(QuantizeError::Write { path, source, advice: "; name the file".to_owned() });
-        }
-        if path.exists() && !force {
-            return Err(QuantizeError::Exists { path });
+        if let Ok(there) = path.metadata() {
+            let refused = match there.file_type() {
+                kind if kind.is_file() => None,
+                kind if kind.is_dir() => Some((ErrorKind::IsADirectory, "it is a folder")),
+                _ => Some((
+                    ErrorKind::InvalidInput,
+                    "it is a device, a pipe or a socket, which a file must not replace",
+                )),
+            };
+            if let Some((kind, why)) = refused {
+                let source = std::io::Error::new(kind, why);
+                return Err(QuantizeError::Write { path, source, advice: "; name the file".to_owned() });
+            }
+            if !force {
+                return Err(QuantizeError::Exists { path });
+            }
         }
         Ok(Target { path, force })
     }

@@ -4,16 +4,18 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use fiddlehead_storage::{Format, Tensor};
-use npyz::npz::NpzArchive;
+use npyz::NpyFile;
+use zip::ZipArchive;
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/formats")
 }
 
 fn array(name: &str) -> Option<Vec<f32>> {
-    let mut archive = NpzArchive::open(folder().join("dequantised.npz")).expect("there");
-    let array = archive.by_name(name).expect("readable")?;
-    Some(array.into_vec().expect("f32"))
+    let file = fs::File::open(folder().join("dequantised.npz")).expect("there");
+    let mut archive = ZipArchive::new(file).expect("an archive");
+    let array = archive.by_name(&format!("{name}.npy")).ok()?;
+    Some(NpyFile::new(array).expect("an array").into_vec().expect("f32"))
 }
 
 /// Mean squared error of the values against the source, as the README lists it.

@@ -79,8 +79,9 @@ pub fn arg_max(values: &[f32]) -> usize {
 
 /// An array of an `.npz` file with its shape.
 pub fn array<T: npyz::Deserialize>(file: &Path, name: &str) -> (Vec<T>, Vec<usize>) {
-    let mut archive = npyz::npz::NpzArchive::open(file).expect("an archive");
-    let array = archive.by_name(name).expect("readable").expect("the array is there");
+    let mut archive = zip::ZipArchive::new(std::fs::File::open(file).expect("there")).expect("an archive");
+    let array = archive.by_name(&format!("{name}.npy")).expect("the array is there");
+    let array = npyz::NpyFile::new(array).expect("an array");
     let shape = array.shape().iter().map(|&extent| extent as usize).collect();
     (array.into_vec().expect("of that type"), shape)
 }

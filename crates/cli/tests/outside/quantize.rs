@@ -154,6 +154,36 @@ fn files_that_are_in_the_way() {
 }
 
 #[test]
+#[cfg(unix)]
+fn only_a_regular_file_is_ever_replaced() {
+    use std::os::unix::fs::{FileTypeExt, symlink};
+    use std::os::unix::net::UnixListener;
+    let folder = tempfile::tempdir().expect("a folder");
+    let from = matrix(folder.path(), "in.gguf", waves(2));
+    let quantize =
+        |out: &Path| fiddlehead(&["quantize", text(&from), text(out), "--format", "q8_0", "--force"]);
+    let socket = folder.path().join("socket");
+    let _listener = UnixListener::bind(&socket).expect("bound");
+    let (link, file, nothing) =
+        (folder.path().join("link"), folder.path().join("file"), folder.path().join("nothing"));
+    symlink(&socket, &link).expect("linked");
+    for out in [&socket, &link] {
+        quantize(out).failed(1, &["a device, a pipe or a socket", "name the file"]);
+        assert!(fs::metadata(out).expect("there").file_type().is_socket());
+    }
+    // Of a link, what it leads to is replaced.
+    fs::remove_file(&link).expect("there");
+    fs::write(&file, "old").expect("written");
+    symlink(&file, &link).expect("linked");
+    quantize(&link).succeeded();
+    assert!(link.is_symlink());
+    Checkpoint::open(&file).expect("opens");
+    symlink(folder.path().join("gone"), &nothing).expect("linked");
+    quantize(&nothing).failed(1, &["it is a link"]);
+    assert!(nothing.is_symlink());
+}
+
+#[test]
 fn values_that_are_no_numbers_are_refused_with_their_tensor_and_leave_nothing() {
     let folder = tempfile::tempdir().expect("a folder");
     for (bad, words) in [(f32::NAN, "NaN"), (f32::INFINITY, "inf"), (1e9, "--tensor")] {

@@ -39,8 +39,8 @@ pub fn load(path: &Path) -> (ModelGraph, Weights) {
 
 /// An array of an `.npz` file and its shape.
 pub fn array<T: npyz::Deserialize>(file: &Path, name: &str) -> (Vec<T>, Vec<usize>) {
-    let mut archive = npyz::npz::NpzArchive::open(file).unwrap();
-    let array = archive.by_name(name).unwrap().unwrap();
+    let mut archive = zip::ZipArchive::new(std::fs::File::open(file).unwrap()).unwrap();
+    let array = npyz::NpyFile::new(archive.by_name(&format!("{name}.npy")).unwrap()).unwrap();
     let shape = array.shape().iter().map(|&extent| extent as usize).collect();
     (array.into_vec().unwrap(), shape)
 }
