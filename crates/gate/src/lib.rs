@@ -8,3 +8,4 @@ pub mod forests;
 pub mod formats;
 pub mod language;
 pub mod programs;
+pub mod recurrence;

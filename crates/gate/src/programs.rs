@@ -8,6 +8,7 @@ use fiddlehead_oracle::random::{Motif, RandomProgram};
 use fiddlehead_plan::{Weights, placeholder_weights};
 use fiddlehead_storage::Format;
 
+use crate::recurrence::{Form, RULES, Rule};
 use crate::{case, formats as stored};
 
 /// A graph with weights.
@@ -68,4 +69,17 @@ pub fn formats() -> Result<Vec<Named>, String> {
         Ok(Named { name: format!("weights in {format}"), graph, weights })
     };
     Format::ALL.iter().map(named).collect()
+}
+
+/// Delta rules of odd sizes, and of a published model's.
+///
+/// # Errors
+/// Never for the rules there are.
+pub fn rules() -> Result<Vec<Named>, String> {
+    let published = Rule { form: Form::Exponent, heads: 32, groups: 16, keys: 128, values: 128 };
+    let named = |rule: &Rule| {
+        let name = format!("delta rule, {:?}, {} keys, {} values", rule.form, rule.keys, rule.values);
+        Ok(Named { name, graph: rule.graph()?, weights: Weights::new() })
+    };
+    RULES.iter().chain([&published]).map(named).collect()
 }
