@@ -11,6 +11,7 @@
 #define FIDDLEHEAD_EMULATOR 1
 #define __global__
 #define __device__
+#define __forceinline__ inline
 #define __shared__ static
 #define __launch_bounds__(threads)
 

@@ -16,6 +16,7 @@ struct Batch {
     const int* depth;        // [rows]
     const int* parent;       // [rows], -1 for a root
     const int* segment_of;   // [rows]
+    const int* prompt_run;   // [rows] rows of its class from it on in its segment; negative for generated ones
     const int* base;         // [segments] committed nodes before it
     const int* first;        // [segments]
     const int* count;        // [segments]
@@ -26,8 +27,10 @@ struct Batch {
     const int* page_first;   // [histories, segments] number of the first page that is kept
     const int* page_rows;    // [histories]
     const u64* pages;
-    const u64* state_in;     // [states, rows] each row's incoming value
-    const u64* state_out;    // [states, segments] where outgoing values go, one a node
+    const u64* state_in;     // [states, rows] each row's incoming value; of a state that a kernel carries from row to
+                             // row: that of rows that do not follow their parent
+    const u64* state_out;    // [states, rows] where outgoing values go, zero where nobody will read one
+    const u64* kept;         // [states, segments] where a commit will find what a carried state needs of each row, or zero
     Trap* trap;
 };
 
@@ -117,9 +120,11 @@ __device__ inline u32* own_row(const Batch* b, int history, int node, int words)
 __device__ inline const u32* state_in(const Batch* b, int state, int node) {
     return (const u32*)b->state_in[state * b->rows + node];
 }
-__device__ inline u32* state_out(const Batch* b, int state, int node, int words) {
-    int segment = b->segment_of[node];
-    return (u32*)b->state_out[state * b->segments + segment] + (long long)(node - b->first[segment]) * words;
+__device__ inline u32* state_out(const Batch* b, int state, int node) {
+    return (u32*)b->state_out[state * b->rows + node];
+}
+__device__ inline float* kept_rows(const Batch* b, int state, int segment) {
+    return (float*)b->kept[state * b->segments + segment];
 }
 
 // ---- teams: a warp, or a whole block; every thread of the team gets the result, the same bits

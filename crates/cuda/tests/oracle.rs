@@ -34,4 +34,5 @@ fn sites_with_kernels_run() {
     {
         run(0..2, &[motif], 1, &[]);
     }
+    run(0..3, &[Motif::DeltaRule], 1, &[("recurrence", "block")]);
 }

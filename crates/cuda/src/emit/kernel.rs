@@ -30,6 +30,8 @@ pub(crate) enum Argument {
     Input(InputId),
     /// Memory of each block for itself.
     Scratch,
+    /// The path that a commit walks again.
+    Replay,
 }
 
 /// How many blocks a kernel is launched with, at the most that its regime has.
@@ -66,6 +68,8 @@ pub(crate) struct Kernel {
     /// What it computes, for people.
     pub nodes: Vec<NodeId>,
     pub family: &'static str,
+    /// Which of its family's kernels it is.
+    pub candidate: &'static str,
     depth: usize,
     names: usize,
 }
@@ -82,6 +86,7 @@ impl Kernel {
             traps: 0,
             nodes: Vec::new(),
             family,
+            candidate: "emitted",
             depth: 1,
             names: 0,
         }
@@ -124,6 +129,7 @@ impl Kernel {
             Argument::Batch => "const Batch* b".to_string(),
             Argument::Traps => "u64 t".to_string(),
             Argument::Weight(_) => format!("const u8* p{place}"),
+            Argument::Replay => format!("const Replay* p{place}"),
             Argument::History(_) | Argument::State(_) => format!("u64 p{place}"),
             _ => format!("u32* p{place}"),
         };

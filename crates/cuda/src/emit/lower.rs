@@ -17,8 +17,11 @@ use super::sites::{self, Found};
 use super::traps::Traps;
 
 /// The text that every module starts with.
-const PRELUDE: &str =
-    concat!(include_str!("../../kernels/formats.cuh"), include_str!("../../kernels/prelude.cuh"));
+const PRELUDE: &str = concat!(
+    include_str!("../../kernels/formats.cuh"),
+    include_str!("../../kernels/prelude.cuh"),
+    include_str!("../../kernels/delta.cuh")
+);
 
 /// What lowering needs beside the graph.
 #[derive(Clone, Copy)]
@@ -40,6 +43,15 @@ pub(crate) struct Buffer {
     pub life: (usize, usize),
 }
 
+/// A state that a kernel carries from row to row, so that no row's value is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Carried {
+    /// Words kept of each pending row, from which a commit walks its path again.
+    pub row_words: usize,
+    /// The kernel that does, by its place in [`Program::replays`].
+    pub replay: usize,
+}
+
 /// A graph ready to be compiled and run.
 #[derive(Debug)]
 pub(crate) struct Program {
@@ -50,6 +62,10 @@ pub(crate) struct Program {
     pub prologue: Vec<Kernel>,
     /// Kernels run for each batch, in order.
     pub kernels: Vec<Kernel>,
+    /// Kernels run by a commit, which walk an accepted path again.
+    pub replays: Vec<Kernel>,
+    /// By state: how a kernel carries it from row to row.
+    pub carried: Vec<Option<Carried>>,
     pub constants: Constants,
     pub traps: Traps,
     /// By output: its set when every row has its own.
@@ -66,7 +82,7 @@ impl Program {
     pub fn source(&self) -> String {
         let mut text = String::from(PRELUDE);
         let mut written = HashSet::new();
-        for kernel in self.prologue.iter().chain(&self.kernels) {
+        for kernel in self.every_kernel() {
             if !written.insert(&kernel.name) {
                 continue;
             }
@@ -78,6 +94,10 @@ impl Program {
             ));
         }
         text
+    }
+    /// All kernels: those of loading, of a run, of a commit.
+    pub fn every_kernel(&self) -> impl Iterator<Item = &Kernel> {
+        self.prologue.iter().chain(&self.kernels).chain(&self.replays)
     }
     /// The buffer of a node.
     pub fn buffer(&self, node: NodeId) -> Option<usize> {
@@ -117,7 +137,8 @@ pub(crate) fn lower(graph: &Graph, context: Context<'_>) -> Result<Program, Devi
         lowering.piece(&piece);
     }
     lowering.ends();
-    name(&mut prologue, &mut lowering.kernels);
+    let (mut replays, carried) = lowering.replays();
+    name(prologue.iter_mut().chain(&mut lowering.kernels).chain(&mut replays));
     let (kernels, traps, constants) = (lowering.kernels, lowering.all_traps, lowering.constants);
     let copied = lowering.copied;
     let buffers = buffers(&found.graph, &facts, &units, &prologue, &kernels, &copied)?;
@@ -137,6 +158,8 @@ pub(crate) fn lower(graph: &Graph, context: Context<'_>) -> Result<Program, Devi
         buffers,
         prologue,
         kernels,
+        replays,
+        carried,
         constants,
         traps,
         weights,
@@ -146,9 +169,9 @@ pub(crate) fn lower(graph: &Graph, context: Context<'_>) -> Result<Program, Devi
 }
 
 /// Names kernels; those that are alike in all but their arguments are one function and get one name.
-fn name(prologue: &mut [Kernel], kernels: &mut [Kernel]) {
+fn name<'k>(kernels: impl Iterator<Item = &'k mut Kernel>) {
     let mut known: HashMap<(String, u32, usize), String> = HashMap::new();
-    for kernel in prologue.iter_mut().chain(kernels) {
+    for kernel in kernels {
         let number = known.len();
         let stem = kernel.name.trim_start_matches(|c: char| !c.is_ascii_alphabetic());
         let fresh = format!("k{number}_{stem}");
@@ -332,10 +355,28 @@ impl Lowering<'_> {
                 let node = site.makes().first().copied().unwrap_or(NodeId(0));
                 self.scope.set = unit.set;
                 let mut kernel = self.kernel(node, site.grid(Self::rows(unit.set)), site.family());
+                kernel.candidate = site.candidate();
                 site.write(&mut kernel, &self.scope, &mut self.traps);
                 self.push(kernel);
             }
         }
+    }
+
+    /// The kernels of commits, and by state what a kernel carries of it.
+    fn replays(&self) -> (Vec<Kernel>, Vec<Option<Carried>>) {
+        let graph = self.scope.graph;
+        let mut carried = vec![None; graph.states().len()];
+        let mut kernels = Vec::new();
+        for site in &self.found.served {
+            let Some((state, row_words)) = site.carries() else { continue };
+            let next = graph.states()[state.index()].next;
+            let mut kernel = self.kernel(next, site.grid(Rows::One), site.family());
+            kernel.grid.rows = Rows::One;
+            site.write_replay(&mut kernel, graph);
+            carried[state.index()] = Some(Carried { row_words, replay: kernels.len() });
+            kernels.push(kernel);
+        }
+        (kernels, carried)
     }
 
     /// What an append or a store keeps: the node and the words of a row.
@@ -360,7 +401,7 @@ impl Lowering<'_> {
             }
             Duty::Store(state) => {
                 let number = kernel.argument(Argument::State(state));
-                format!("state_out(b, (int){number}, node, {words})")
+                format!("state_out(b, (int){number}, node)")
             }
             _ => return,
         };

@@ -16,6 +16,6 @@ mod sites;
 mod traps;
 
 pub(crate) use kernel::{Argument, Grid, Kernel, Rows};
-pub(crate) use lower::{Context, Program, lower};
+pub(crate) use lower::{Carried, Context, Program, lower};
 pub(crate) use scope::{RowsOf, elements};
 pub(crate) use traps::Report;

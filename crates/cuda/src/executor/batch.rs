@@ -3,16 +3,17 @@
 
 use std::sync::Arc;
 
-use fiddlehead_forest::{Forest, NO_PARENT, Shape};
+use fiddlehead_forest::{Class, Forest, Shape};
 use fiddlehead_plan::order::RowSet;
 
 use super::session::CudaSession;
+use super::states::StateAddresses;
 use crate::emit::Program;
 use crate::error::CudaError;
-use crate::memory::Pool;
+use crate::memory::{Block, Pool};
 
-/// Bytes of `struct Batch`: two counts and twenty addresses.
-const HEADER: usize = 8 + 20 * 8;
+/// Bytes of `struct Batch`: two counts and twenty-two addresses.
+const HEADER: usize = 8 + 22 * 8;
 
 /// A batch on its way to the device.
 #[derive(Debug, Default)]
@@ -21,6 +22,8 @@ pub(super) struct Batch {
     pub sets: Vec<Vec<u32>>,
     pub segments: usize,
     arrays: Vec<Array>,
+    /// Values that trees put aside, while the batch lasts.
+    branches: Option<Block>,
 }
 
 #[derive(Debug)]
@@ -33,6 +36,21 @@ fn ints(values: impl IntoIterator<Item = usize>) -> Array {
     Array::Ints(values.into_iter().map(|value| value as i32).collect())
 }
 
+/// By row: how many rows of its class follow in its segment, itself included; negative for generated ones.
+fn prompt_runs(forest: &Forest) -> Array {
+    let mut runs = vec![0i32; forest.len()];
+    for segment in forest.segments() {
+        let mut after: Option<(Class, i32)> = None;
+        for node in segment.range().rev() {
+            let class = forest.classes()[node];
+            let run = after.filter(|(other, _)| *other == class).map_or(1, |(_, run)| run + 1);
+            after = Some((class, run));
+            runs[node] = if class == Class::Prompt { run } else { -run };
+        }
+    }
+    Array::Ints(runs)
+}
+
 impl Batch {
     /// The rows of each set, all that a regime depends on.
     pub(super) fn rows(program: &Program, forest: &Forest) -> Batch {
@@ -43,14 +61,14 @@ impl Batch {
         Batch {
             sets: program.sets.iter().map(rows).collect(),
             segments: forest.segments().len(),
-            arrays: Vec::new(),
+            ..Batch::default()
         }
     }
 
     /// A batch of one row without a session, for what reads no path.
     pub(super) fn alone(program: &Program) -> Batch {
         let sets = program.sets.len();
-        let mut batch = Batch { sets: vec![vec![0]; sets], segments: 1, arrays: Vec::new() };
+        let mut batch = Batch { sets: vec![vec![0]; sets], segments: 1, ..Batch::default() };
         batch.arrays = vec![
             ints(vec![1; sets]),
             ints(0..sets),
@@ -59,6 +77,7 @@ impl Batch {
             ints([0]),
             Array::Ints(vec![-1]),
             ints([0]),
+            Array::Ints(vec![-1]),
             ints([0]),
             ints([0]),
             ints([1]),
@@ -68,6 +87,7 @@ impl Batch {
             ints([]),
             ints([]),
             ints([]),
+            Array::Addresses(Vec::new()),
             Array::Addresses(Vec::new()),
             Array::Addresses(Vec::new()),
             Array::Addresses(Vec::new()),
@@ -117,20 +137,8 @@ impl Batch {
                 pages.extend(history.addresses());
             }
         }
-        let (mut state_in, mut state_out) = (Vec::new(), Vec::new());
-        let states = sessions.first().map_or(0, |session| session.states.len());
-        for (index, initial) in initial.iter().enumerate().take(states) {
-            for (segment, session) in forest.segments().iter().zip(sessions.iter_mut()) {
-                let store = &mut session.states[index];
-                let out = store.prepare(pool, segment.count())?;
-                let committed = store.committed.as_ref().map_or(*initial, |block| block.address);
-                state_out.push(out);
-                state_in.extend(segment.range().map(|node| match forest.parents()[node] {
-                    NO_PARENT => committed,
-                    parent => out + ((parent as usize - segment.first()) * store.bytes()) as u64,
-                }));
-            }
-        }
+        let states = StateAddresses::new(forest, sessions, pool, initial)?;
+        self.branches = states.branches;
         let segments = forest.segments();
         self.arrays = vec![
             ints(self.sets.iter().map(Vec::len)),
@@ -140,6 +148,7 @@ impl Batch {
             Array::Ints(forest.depths().to_vec()),
             Array::Ints(forest.parents().iter().map(|&parent| parent as i32).collect()),
             ints(forest.segment_indices().iter().map(|&segment| segment as usize)),
+            prompt_runs(forest),
             ints(segments.iter().map(|segment| segment.base())),
             ints(segments.iter().map(|segment| segment.first())),
             ints(segments.iter().map(|segment| segment.count())),
@@ -150,8 +159,9 @@ impl Batch {
             ints(page_first),
             ints(page_rows),
             Array::Addresses(pages),
-            Array::Addresses(state_in),
-            Array::Addresses(state_out),
+            Array::Addresses(states.incoming),
+            Array::Addresses(states.outgoing),
+            Array::Addresses(states.kept),
         ];
         Ok(())
     }

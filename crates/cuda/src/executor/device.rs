@@ -6,12 +6,14 @@ use std::sync::Arc;
 use fiddlehead_forest::{Forest, SessionId};
 use fiddlehead_graph::{Element, Graph, Input, ModelGraph, NodeId};
 use fiddlehead_plan::{
-    Collected, Device, DeviceError, Executor, Family, InputBuffers, LoadOptions, MemoryReport, ModelExecutor,
-    PlanReport, Policy, Regime, StepMachine, StepReport, Values, Weights, Workload, plain_function,
+    Choice, Collected, Device, DeviceError, Executor, Family, InputBuffers, LoadOptions, MemoryReport,
+    ModelExecutor, Numerics, PlanReport, Policy, Regime, StepMachine, StepReport, Values, Weights, Workload,
+    plain_function,
 };
 use fiddlehead_storage::Tensor;
 
 use super::machine::{KernelTime, Machine, arena};
+use super::states::StateStore;
 use crate::emit::{Context, Kernel, Program, lower};
 use crate::memory::{Block, Pool};
 use crate::runtime::Runtime;
@@ -109,11 +111,22 @@ impl CudaDevice {
     }
 
     pub(crate) fn policy(options: &LoadOptions) -> Result<Policy, DeviceError> {
-        Policy::parse(&options.dispatch, |family: Family, name: &str| match family {
+        let policy = Policy::parse(&options.dispatch, |family: Family, name: &str| match family {
             Family::Contraction => name == "chunks",
             Family::Attention => name == "pages",
-            Family::Recurrence => name == "serial",
-        })
+            Family::Recurrence => ["serial", "block"].contains(&name),
+        })?;
+        // The block form rounds prompts otherwise than generated tokens, which is what strict forbids.
+        if options.numerics == Numerics::Strict
+            && *policy.of(Family::Recurrence) == Choice::Named("block".into())
+        {
+            return Err(DeviceError::Option(
+                "recurrence=block computes prompts and generated tokens apart, which strict numerics forbids; use \
+                 recurrence=serial or another contract"
+                    .into(),
+            ));
+        }
+        Ok(policy)
     }
 }
 
@@ -215,10 +228,9 @@ impl Device for CudaDevice {
 /// What one step takes for a session of `context` nodes and runs of at most `rows`, of which one is wanted.
 fn estimate(program: &Program, context: usize, rows: usize) -> MemoryReport {
     let regime = Regime::of(std::iter::once(rows).chain(program.sets.iter().skip(1).map(|_| 1)));
-    let states = program.graph.states().iter().map(|state| {
-        let words: usize = state.shape.iter().product();
-        words.saturating_mul(4).saturating_mul(rows + 1)
-    });
+    let states = program.graph.states().iter().zip(&program.carried);
+    let states =
+        states.map(|(state, carried)| StateStore::estimate(state.shape.iter().product(), *carried, rows));
     let histories = program.graph.histories().iter().zip(&program.reach).map(|(history, reach)| {
         let words: usize = program.graph.shape(history.row).map_or(0, |shape| shape.iter().product());
         let kept = reach.map_or(context, |reach| context.min(reach + rows));
@@ -240,12 +252,7 @@ pub(super) fn report(program: &Program) -> PlanReport {
     let step = |kernel: &Kernel| StepReport {
         family: kernel.family.into(),
         nodes: kernel.nodes.iter().map(name).collect(),
-        candidate: match kernel.family {
-            "contraction" => "chunks".into(),
-            "attention" => "pages".into(),
-            "recurrence" => "serial".into(),
-            _ => "emitted".into(),
-        },
+        candidate: kernel.candidate.into(),
         detail: format!("`{}`, {} threads a block", kernel.name, kernel.block),
         microseconds: 0.0,
     };

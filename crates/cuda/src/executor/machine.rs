@@ -59,8 +59,8 @@ struct Plan {
 /// A graph ready to run.
 pub(super) struct Machine {
     pub program: Program,
-    pool: Arc<Pool>,
-    functions: Vec<Function>,
+    pub(super) pool: Arc<Pool>,
+    pub(super) functions: Vec<Function>,
     weights: Vec<Arc<Block>>,
     constants: Vec<Block>,
     /// By buffer: those written at loading.
@@ -228,15 +228,12 @@ impl Machine {
             let plan = self.plan(&key.0, key.1, 1 << 12)?;
             self.plans.insert(key.clone(), plan);
         }
-        if let Some((forest, sessions)) = path {
-            let plan = &self.plans[&key];
-            let initial: Vec<u64> = self
-                .program
-                .graph
-                .states()
-                .iter()
-                .map(|state| self.buffer_address(plan, state.initial))
-                .collect();
+        let mut sessions = path;
+        let initial: Vec<u64> = {
+            let (plan, states) = (&self.plans[&key], self.program.graph.states());
+            states.iter().map(|state| self.buffer_address(plan, state.initial)).collect()
+        };
+        if let Some((forest, sessions)) = &mut sessions {
             batch.describe(forest, sessions, &self.pool, &initial)?;
         }
         if self.plans[&key].batch.bytes < batch.bytes() {
@@ -260,6 +257,13 @@ impl Machine {
             runtime.upload(block.address, &bytes)?;
         }
         self.launch(&key)?;
+        if let Some((forest, sessions)) = sessions {
+            for (segment, session) in
+                forest.segments().iter().zip(sessions).filter(|(part, _)| part.base() == 0)
+            {
+                session.begin(&self.pool, segment.count(), &initial)?;
+            }
+        }
         self.check_trap()
     }
 
@@ -359,7 +363,9 @@ impl StepMachine for Machine {
 
     fn session(&self) -> CudaSession {
         let graph = &self.program.graph;
-        let states: Vec<usize> = graph.states().iter().map(|state| state.shape.iter().product()).collect();
+        let states = graph.states().iter().zip(&self.program.carried);
+        let states: Vec<_> =
+            states.map(|(state, carried)| (state.shape.iter().product(), *carried)).collect();
         let histories: Vec<(usize, Option<usize>)> = graph
             .histories()
             .iter()
@@ -390,6 +396,8 @@ impl StepMachine for Machine {
     }
 
     fn accept(&self, session: &mut CudaSession, path: &[usize]) -> Result<(), DeviceError> {
+        let replays = session.replays(&self.pool, path)?;
+        self.replay(path, &replays)?;
         Ok(session.accept(&self.pool, path)?)
     }
 
@@ -432,7 +440,7 @@ pub(super) fn arena(program: &Program, regime: &Regime) -> MemoryPlan {
 
 /// One function for each kernel, those of one name the same.
 fn functions(program: &Program, runtime: &dyn Runtime) -> Result<Vec<Function>, CudaError> {
-    let kernels: Vec<&Kernel> = program.prologue.iter().chain(&program.kernels).collect();
+    let kernels: Vec<&Kernel> = program.every_kernel().collect();
     let mut places: HashMap<&str, usize> = HashMap::new();
     let mut names: Vec<KernelName<'_>> = Vec::new();
     for kernel in &kernels {

@@ -9,7 +9,9 @@ mod batch;
 mod device;
 mod history;
 mod machine;
+mod replay;
 mod session;
+mod states;
 
 pub use device::CudaDevice;
 pub use machine::KernelTime;

@@ -5,55 +5,11 @@ use std::sync::Arc;
 use fiddlehead_plan::{Pending, StepSession};
 
 use super::history::History;
+use super::replay::Replay;
+use super::states::StateStore;
+use crate::emit::Carried;
 use crate::error::CudaError;
 use crate::memory::{Block, Pool};
-
-/// A state of one session.
-#[derive(Debug)]
-pub(super) struct StateStore {
-    /// The value after the last committed node; absent before the first, when it is the graph's initial value.
-    pub committed: Option<Arc<Block>>,
-    /// Values after each pending node, `[nodes, ...shape]`.
-    pending: Option<Block>,
-    bytes: usize,
-}
-
-impl StateStore {
-    fn new(words: usize) -> StateStore {
-        StateStore { committed: None, pending: None, bytes: words * 4 }
-    }
-
-    /// Room for the values after so many nodes.
-    pub(super) fn prepare(&mut self, pool: &Arc<Pool>, count: usize) -> Result<u64, CudaError> {
-        let bytes = self.bytes * count;
-        match &self.pending {
-            Some(block) if block.bytes >= bytes => Ok(block.address),
-            _ => {
-                self.pending = None;
-                let block = pool.take(bytes)?;
-                let address = block.address;
-                self.pending = Some(block);
-                Ok(address)
-            }
-        }
-    }
-
-    /// Bytes of one value.
-    pub(super) fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    fn accept(&mut self, pool: &Arc<Pool>, path: &[usize]) -> Result<(), CudaError> {
-        let (Some(&last), Some(pending)) = (path.last(), &self.pending) else { return Ok(()) };
-        let from = pending.address + (last * self.bytes) as u64;
-        // A snapshot may share the old value, so it is replaced and not written.
-        if self.committed.as_mut().and_then(Arc::get_mut).is_none() {
-            self.committed = Some(Arc::new(pool.take(self.bytes)?));
-        }
-        let to = self.committed.as_ref().map_or(0, |block| block.address);
-        pool.runtime.copy(to, from, self.bytes)
-    }
-}
 
 /// A session's part in one step of the model.
 #[derive(Debug, Default)]
@@ -71,12 +27,30 @@ pub(super) struct Kept {
 }
 
 impl CudaSession {
-    pub(super) fn new(states: &[usize], histories: &[(usize, Option<usize>)]) -> CudaSession {
+    /// A session's part; states by their words, with how a kernel carries them.
+    pub(super) fn new(
+        states: &[(usize, Option<Carried>)],
+        histories: &[(usize, Option<usize>)],
+    ) -> CudaSession {
         CudaSession {
-            states: states.iter().map(|&words| StateStore::new(words)).collect(),
+            states: states.iter().map(|&(words, carried)| StateStore::new(words, carried)).collect(),
             histories: histories.iter().map(|&(words, reach)| History::new(words, reach)).collect(),
             pending: Pending::default(),
         }
+    }
+
+    /// Keeps the initial values that the session's first segment, of so many nodes, started from.
+    pub(super) fn begin(&self, pool: &Pool, count: usize, initial: &[u64]) -> Result<(), CudaError> {
+        self.states.iter().zip(initial).try_for_each(|(state, &initial)| state.begin(pool, count, initial))
+    }
+
+    /// What has to be walked again before a path is accepted.
+    pub(super) fn replays(&mut self, pool: &Arc<Pool>, path: &[usize]) -> Result<Vec<Replay>, CudaError> {
+        let mut replays = Vec::new();
+        for state in &mut self.states {
+            replays.extend(state.replay(pool, &self.pending, path)?);
+        }
+        Ok(replays)
     }
 
     /// Keeps the nodes of a path of the pending segment, counted from its first.
@@ -116,10 +90,7 @@ impl StepSession for CudaSession {
         self.histories.clone_from(&kept.histories);
     }
     fn bytes(&self) -> usize {
-        let states = self.states.iter().map(|state| {
-            state.pending.as_ref().map_or(0, |block| block.bytes)
-                + state.committed.as_ref().map_or(0, |block| block.bytes)
-        });
+        let states = self.states.iter().map(StateStore::held);
         states.sum::<usize>() + self.histories.iter().map(History::bytes).sum::<usize>()
     }
     fn kept_bytes(kept: &Kept) -> usize {

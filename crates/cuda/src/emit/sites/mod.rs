@@ -11,7 +11,7 @@ use fiddlehead_graph::queries::{
 };
 use fiddlehead_graph::{Expr, Graph, HistoryId, NodeId, StateId};
 use fiddlehead_plan::order::{Extension, Facts, Joined, ServedSite};
-use fiddlehead_plan::{DeviceError, Family};
+use fiddlehead_plan::{Choice, DeviceError, Family};
 
 use self::attend::AttendSite;
 use self::contract::ContractSite;
@@ -35,6 +35,27 @@ impl Served {
             Served::Contract(_) => "contraction",
             Served::Attend(_) => "attention",
             Served::Delta(_) => "recurrence",
+        }
+    }
+    /// Which of its family's kernels.
+    pub fn candidate(&self) -> &'static str {
+        match self {
+            Served::Contract(_) => "chunks",
+            Served::Attend(_) => "pages",
+            Served::Delta(site) => site.candidate(),
+        }
+    }
+    /// The state that it carries from row to row, and the words it keeps of each for a commit.
+    pub fn carries(&self) -> Option<(StateId, usize)> {
+        match self {
+            Served::Delta(site) => Some((site.state, site.row_words())),
+            _ => None,
+        }
+    }
+    /// Writes the kernel that walks an accepted path again, of a site that carries a state.
+    pub fn write_replay(&self, kernel: &mut Kernel, graph: &Graph) {
+        if let Served::Delta(site) = self {
+            site.write_replay(kernel, graph);
         }
     }
     /// The grid of its kernel.
@@ -163,9 +184,12 @@ pub(super) fn find(graph: &Graph, context: Context<'_>) -> Result<Found, DeviceE
                 RecurrenceKind::Delta(_) if in_loop(&covered(site)) => {
                     Err((site.next, "its operands depend on its own past through other nodes".to_string()))
                 }
-                RecurrenceKind::Delta(delta) => DeltaSite::new(graph, site, delta, &mut extension)
-                    .map(|site| found.push(Served::Delta(Box::new(site))))
-                    .map_err(|why| (site.next, why)),
+                RecurrenceKind::Delta(delta) => {
+                    let block = *context.policy.of(Family::Recurrence) == Choice::Named("block".into());
+                    DeltaSite::new(graph, site, delta, block, &mut extension)
+                        .map(|site| found.push(Served::Delta(Box::new(site))))
+                        .map_err(|why| (site.next, why))
+                }
                 _ => Ok(()),
             },
             _ => Ok(()),

@@ -1,5 +1,13 @@
-//! The delta rule in its serial form: a block for each session, head and slice of values walks the session's nodes in
-//! depth-first order, the state of the path in registers. Chains, single nodes and trees get the same bits.
+//! The delta rule: which recurrences its kernels serve, and what they share. A block of threads takes a session, a head
+//! and a slice of its values, the state of the path in registers.
+//!
+//! [`serial`] walks node after node: chains, single nodes and trees get the same bits. [`block`] solves pieces of chains
+//! and trees at once; it rounds otherwise, and so must be asked for by name. [`replay`] walks an accepted path again, for
+//! a commit that keeps less than a whole chain. The arithmetic is in `kernels/delta.cuh`.
+
+mod block;
+mod replay;
+mod serial;
 
 use fiddlehead_graph::queries::{CorrectionReads, Decay, Delta, Operand, Readout, ReadoutOf, Recurrence};
 use fiddlehead_graph::{Element, Graph, NodeId, StateId};
@@ -11,14 +19,14 @@ use super::super::kernel::{Argument, Grid, Kernel, Rows};
 use super::super::scope::Scope;
 use super::super::traps::Traps;
 
-/// Values of a block.
+/// Values of a block of threads: `DELTA_COLUMNS`.
 const COLUMNS: usize = 32;
-/// Threads that share a column's keys.
-const GROUPS: usize = 4;
 /// The most keys of a head: each thread keeps its part in registers.
 const KEYS: usize = 512;
+/// Bytes of shared memory that a block may have without asking for more.
+const SHARED: usize = 48 << 10;
 
-/// A delta rule that the kernel serves.
+/// A delta rule that the kernels serve.
 #[derive(Clone, Debug)]
 pub(in crate::emit) struct DeltaSite {
     pub state: StateId,
@@ -27,6 +35,8 @@ pub(in crate::emit) struct DeltaSite {
     pub reads: Vec<NodeId>,
     delta: Delta,
     reader: NodeId,
+    /// Whether pieces are solved at once.
+    block: bool,
 }
 
 impl DeltaSite {
@@ -34,6 +44,7 @@ impl DeltaSite {
         graph: &Graph,
         site: &Recurrence,
         delta: &Delta,
+        block: bool,
         extension: &mut Extension,
     ) -> Result<DeltaSite, String> {
         if !site.other_readers.is_empty() {
@@ -44,6 +55,14 @@ impl DeltaSite {
         }
         if delta.key_dim > KEYS {
             return Err(format!("a head has more than {KEYS} keys"));
+        }
+        let step = serial::shared_bytes(delta);
+        if step > SHARED {
+            return Err("the queries that read it do not fit into a block's shared memory".into());
+        }
+        if block && step + block::shared_bytes(delta.key_dim) > SHARED {
+            let keys = delta.key_dim;
+            return Err(format!("the block form has no room for {keys} keys in a block's shared memory"));
         }
         let mut delta = delta.clone();
         let node = |operand: &mut Operand, extension: &mut Extension| {
@@ -77,7 +96,16 @@ impl DeltaSite {
             list.sort();
             list.dedup();
         }
-        Ok(DeltaSite { state: site.state, covers, makes, reads, delta, reader: site.next })
+        Ok(DeltaSite { state: site.state, covers, makes, reads, delta, reader: site.next, block })
+    }
+
+    pub(super) fn candidate(&self) -> &'static str {
+        if self.block { "block" } else { "serial" }
+    }
+
+    /// Blocks of threads of one session.
+    fn places(&self) -> usize {
+        self.delta.heads.iter().product::<usize>() * self.slices()
     }
 
     fn slices(&self) -> usize {
@@ -85,116 +113,63 @@ impl DeltaSite {
     }
 
     pub(super) fn grid(&self) -> Grid {
-        let heads: usize = self.delta.heads.iter().product();
-        Grid { rows: Rows::Segments, per_row: heads * self.slices(), per_block: 1 }
+        Grid { rows: Rows::Segments, per_row: self.places(), per_block: 1 }
+    }
+
+    /// Words kept of a pending node's key, value, decay and beta for one head.
+    fn head_words(&self) -> usize {
+        self.delta.key_dim + self.delta.value_dim + 2
+    }
+
+    /// Words kept of each pending node, so that a commit can walk its path again.
+    pub(super) fn row_words(&self) -> usize {
+        self.delta.heads.iter().product::<usize>() * self.head_words()
+    }
+
+    fn decayed(&self) -> bool {
+        self.delta.reads == CorrectionReads::Decayed
     }
 
     pub(super) fn write(&self, kernel: &mut Kernel, scope: &Scope<'_>, traps: &mut Traps) {
-        let delta = &self.delta;
-        let heads: usize = delta.heads.iter().product();
-        let (keys, values) = (delta.key_dim, delta.value_dim);
-        let kept = keys.div_ceil(GROUPS);
-        let state = &scope.graph.states()[self.state.index()];
-        let words: usize = state.shape.iter().product();
-        let queries = delta.readouts.len();
+        let keys = self.delta.key_dim;
         let number = kernel.argument(Argument::State(self.state));
-        kernel.line(format!("__shared__ float key[{keys}], query[{}][{keys}];", queries.max(1)));
-        kernel.line(format!("__shared__ float parts[{GROUPS}][{COLUMNS}];"));
-        kernel.line(format!("const int column = threadIdx.x % {COLUMNS}, group = threadIdx.x / {COLUMNS};"));
-        kernel.line(format!("const long long work = (long long)b->segments * {};", heads * self.slices()));
+        kernel.line(format!("__shared__ DeltaStep<{keys}, {}> step;", self.delta.readouts.len().max(1)));
+        if self.block {
+            kernel.line(format!("__shared__ DeltaPiece<{keys}> piece;"));
+        }
+        self.open(kernel, "b->segments", "segment");
+        let heads = decode(kernel, "head", &self.delta.heads);
+        self.word(kernel, &heads, &scope.graph.states()[self.state.index()].shape);
+        self.operands(kernel, scope, traps, &heads);
+        kernel.line("const int from = b->first[segment], end = from + b->count[segment];");
+        kernel.line("const bool chain = b->chain[segment];");
+        kernel.line(format!("float* kept = kept_rows(b, (int){number}, segment);"));
+        kernel.line(format!("if (kept) kept += head * {};", self.head_words()));
+        kernel.line(format!("float S[DeltaSize<{keys}>::PART];"));
+        let incoming = format!("(const float*)state_in(b, (int){number}, from)");
+        kernel.line(format!("delta_load<{keys}>(S, {incoming}, word, live);"));
+        kernel.line("__syncthreads();");
+        if self.block {
+            self.pieces(kernel, &number);
+        } else {
+            self.walk(kernel, &number, "from", "end");
+        }
+        kernel.line("}");
+    }
+
+    /// Opens the loop over a block's work: so many times all heads and slices of values.
+    fn open(&self, kernel: &mut Kernel, times: &str, name: &str) {
+        let (places, slices) = (self.places(), self.slices());
+        kernel.line(format!("const long long work = (long long){times} * {places};"));
         kernel.line("for (long long i = blockIdx.x; i < work; i += gridDim.x) {");
-        kernel.line(format!(
-            "const int segment = (int)(i / {}), place = (int)(i % {});",
-            heads * self.slices(),
-            heads * self.slices()
-        ));
-        kernel.line(format!(
-            "const int head = place / {0}, j = place % {0} * {COLUMNS} + column;",
-            self.slices()
-        ));
-        kernel.line(format!("const bool live = j < {values};"));
-        let axes = decode(kernel, "head", &delta.heads);
-        kernel.line(format!("float S[{kept}];"));
-        kernel.line(format!("for (int x = 0; x < {kept}; x++) S[x] = 0.0f;"));
-        kernel.line("const int from = b->first[segment], to = from + b->count[segment];");
-        kernel.line("for (int node = from; node < to; node++) {");
-        kernel.line("const int row = node, here = b->depth[node]; (void)here;");
-        // The state of a node that does not follow the one before it is its parent's, or the session's.
-        kernel.line("if (node == from || b->parent[node] != node - 1) {");
-        kernel.line(format!("const float* in = (const float*)state_in(b, (int){number}, node);"));
-        self.each_word(kernel, &state.shape, &axes, kept, "S[x] = in[word];");
-        kernel.line("}");
-        kernel.line("__syncthreads();");
-        kernel.line(format!("for (int k = threadIdx.x; k < {keys}; k += {}) {{", COLUMNS * GROUPS));
-        let with =
-            |more: [&str; 2]| -> Vec<String> { axes.iter().cloned().chain(more.map(String::from)).collect() };
-        let key = self.element(kernel, scope, traps, &delta.key, with(["k", "0"]));
-        kernel.line(format!("key[k] = {key};"));
-        for (place, readout) in delta.readouts.iter().enumerate() {
-            let query = self.element(kernel, scope, traps, &readout.query, with(["k", "0"]));
-            kernel.line(format!("query[{place}][k] = {query};"));
-        }
-        kernel.line("}");
-        kernel.line("__syncthreads();");
-        let decay = match &delta.decay {
-            Decay::One => "1.0f".to_string(),
-            Decay::Multiplier(operand) => self.element(kernel, scope, traps, operand, with(["0", "0"])),
-            Decay::Exponent(operand) => {
-                format!("expf({})", self.element(kernel, scope, traps, operand, with(["0", "0"])))
-            }
-        };
-        kernel.line(format!("const float decay = {decay};"));
-        for (place, readout) in self.of(ReadoutOf::Incoming) {
-            self.read_out(kernel, scope, traps, place, readout, &axes, kept);
-        }
-        kernel.line("float dot = 0.0f;");
-        kernel.line("#pragma unroll");
-        kernel.line(format!("for (int x = 0; x < {kept}; x++) {{"));
-        kernel.line(format!("const int k = group * {kept} + x;"));
-        let decayed = delta.reads == CorrectionReads::Decayed;
-        if decayed {
-            kernel.line("S[x] *= decay;");
-        }
-        kernel.line(format!("if (k < {keys}) dot = fmaf(S[x], key[k], dot);"));
-        kernel.line("}");
-        self.sum(kernel, "dot");
-        let value = self.element(kernel, scope, traps, &delta.value, with(["0", "j"]));
-        kernel.line(format!("const float value = live ? {value} : 0.0f;"));
-        let beta = match &delta.beta {
-            None => "1.0f".to_string(),
-            Some(operand) => self.element(kernel, scope, traps, operand, with(["0", "0"])),
-        };
-        kernel.line(format!("const float u = {beta} * (value - dot);"));
-        kernel.line("#pragma unroll");
-        kernel.line(format!("for (int x = 0; x < {kept}; x++) {{"));
-        kernel.line(format!("const int k = group * {kept} + x;"));
-        if !decayed {
-            kernel.line("S[x] *= decay;");
-        }
-        kernel.line(format!("if (k < {keys}) S[x] = fmaf(key[k], u, S[x]);"));
-        kernel.line("}");
-        for (place, readout) in self.of(ReadoutOf::Next) {
-            self.read_out(kernel, scope, traps, place, readout, &axes, kept);
-        }
-        kernel.line(format!("float* out = (float*)state_out(b, (int){number}, node, {words});"));
-        self.each_word(kernel, &state.shape, &axes, kept, "out[word] = S[x];");
-        kernel.line("}");
-        kernel.line("}");
+        kernel.line(format!("const int {name} = (int)(i / {places}), place = (int)(i % {places});"));
+        kernel.line(format!("const int head = place / {slices}, slice = place % {slices};"));
+        kernel.line("const int j = slice * DELTA_COLUMNS + delta_column();");
+        kernel.line(format!("const bool live = j < {};", self.delta.value_dim));
     }
 
-    fn of(&self, of: ReadoutOf) -> impl Iterator<Item = (usize, &Readout)> {
-        self.delta.readouts.iter().enumerate().filter(move |(_, readout)| readout.of == of)
-    }
-
-    /// Runs a statement over a thread's part of the state: `S[x]` in registers, `word` in memory.
-    fn each_word(
-        &self,
-        kernel: &mut Kernel,
-        shape: &[usize],
-        heads: &[String],
-        kept: usize,
-        statement: &str,
-    ) {
+    /// Defines `word(k)`: the place of a key of the thread's column in a stored state.
+    fn word(&self, kernel: &mut Kernel, heads: &[String], shape: &[usize]) {
         let delta = &self.delta;
         let mut names = vec!["0".to_string(); shape.len()];
         for (name, &axis) in heads.iter().zip(&delta.head_axes) {
@@ -202,26 +177,49 @@ impl DeltaSite {
         }
         names[delta.key_axis] = "k".into();
         names[delta.value_axis] = "j".into();
-        let word = flat(&names, shape);
-        kernel.line("#pragma unroll");
-        kernel.line(format!("for (int x = 0; x < {kept}; x++) {{"));
-        kernel.line(format!("const int k = group * {kept} + x;"));
-        kernel.line(format!("const long long word = {word};"));
-        kernel.line(format!("if (live && k < {}) {statement}", delta.key_dim));
-        kernel.line("}");
+        kernel.line(format!("auto word = [&](int k) -> long long {{ return {}; }};", flat(&names, shape)));
     }
 
-    /// Adds up a column's parts of a number; every thread of the column gets the sum.
-    fn sum(&self, kernel: &mut Kernel, name: &str) {
-        kernel.line("__syncthreads();");
-        kernel.line(format!("parts[group][column] = {name};"));
-        kernel.line("__syncthreads();");
-        let parts: Vec<String> = (0..GROUPS).map(|group| format!("parts[{group}][column]")).collect();
-        kernel.line(format!("{name} = {};", parts.join(" + ")));
+    /// Defines the operands as functions of a node, and where its readouts go.
+    fn operands(&self, kernel: &mut Kernel, scope: &Scope<'_>, traps: &mut Traps, heads: &[String]) {
+        let delta = &self.delta;
+        let axes = |more: [&str; 2]| -> Vec<String> {
+            heads.iter().cloned().chain(more.map(String::from)).collect()
+        };
+        let mut function =
+            |kernel: &mut Kernel, head: &str, operand: &Operand, more: [&str; 2], exp: bool| {
+                open_function(kernel, head, "float");
+                let value = self.element(kernel, scope, traps, operand, axes(more));
+                kernel.line(if exp { format!("return expf({value});") } else { format!("return {value};") });
+                kernel.line("};");
+            };
+        let constant = |kernel: &mut Kernel, name: &str| {
+            kernel.line(format!("auto {name} = [](int) -> float {{ return 1.0f; }};"));
+        };
+        function(kernel, "key = [&](int node, int k)", &delta.key, ["k", "0"], false);
+        function(kernel, "value = [&](int node, int j)", &delta.value, ["0", "j"], false);
+        match &delta.decay {
+            Decay::One => constant(kernel, "decay"),
+            Decay::Multiplier(operand) => {
+                function(kernel, "decay = [&](int node)", operand, ["0", "0"], false)
+            }
+            Decay::Exponent(operand) => function(kernel, "decay = [&](int node)", operand, ["0", "0"], true),
+        }
+        match &delta.beta {
+            None => constant(kernel, "beta"),
+            Some(operand) => function(kernel, "beta = [&](int node)", operand, ["0", "0"], false),
+        }
+        for (place, readout) in delta.readouts.iter().enumerate() {
+            let head = format!("query{place} = [&](int node, int k)");
+            function(kernel, &head, &readout.query, ["k", "0"], false);
+        }
+        for (place, readout) in delta.readouts.iter().enumerate() {
+            self.readout(kernel, scope, traps, place, readout, heads);
+        }
     }
 
-    #[allow(clippy::too_many_arguments, reason = "the parts of a kernel under construction")]
-    fn read_out(
+    /// Defines where what a query reads of the thread's column goes.
+    fn readout(
         &self,
         kernel: &mut Kernel,
         scope: &Scope<'_>,
@@ -229,17 +227,8 @@ impl DeltaSite {
         place: usize,
         readout: &Readout,
         heads: &[String],
-        kept: usize,
     ) {
-        let keys = self.delta.key_dim;
-        kernel.line("{");
-        kernel.line("float read = 0.0f;");
-        kernel.line("#pragma unroll");
-        kernel.line(format!("for (int x = 0; x < {kept}; x++) {{"));
-        kernel.line(format!("const int k = group * {kept} + x;"));
-        kernel.line(format!("if (k < {keys}) read = fmaf(query[{place}][k], S[x], read);"));
-        kernel.line("}");
-        self.sum(kernel, "read");
+        open_function(kernel, &format!("out{place} = [&](int node, float read)"), "void");
         let shape = scope.graph.shape(readout.node).unwrap_or_default();
         let mut names = vec!["0".to_string(); shape.len()];
         let value = "j".to_string();
@@ -247,12 +236,19 @@ impl DeltaSite {
             names[axis].clone_from(name);
         }
         let place = flat(&names, &shape);
+        kernel.line("if (!live) return;");
         let mut writer = Writer::new(kernel, scope, traps, self.reader).with_axes(names);
         let scale = readout.scale.as_ref().map(|scale| writer.expr(scale).text);
         let to = writer.element_of(readout.node, &place);
         let value = scale.map_or("read".to_string(), |scale| format!("(read * {scale})"));
-        kernel.line(format!("if (live && group == 0) {}", assign(&to, Element::F32, &value)));
-        kernel.line("}");
+        kernel.line(assign(&to, Element::F32, &value));
+        kernel.line("};");
+    }
+
+    /// Readouts of one of the two states, with their places.
+    fn of(&self, of: ReadoutOf) -> impl Iterator<Item = usize> {
+        let readouts = self.delta.readouts.iter().enumerate();
+        readouts.filter(move |(_, readout)| readout.of == of).map(|(place, _)| place)
     }
 
     /// The element of an operand over heads, the key axis and the value axis.
@@ -271,4 +267,10 @@ impl DeltaSite {
         let place = writer.place(operand, source, &extents);
         writer.element_of(source, &place)
     }
+}
+
+/// Opens a function of a node: inside, `row` and `here` are the node's.
+fn open_function(kernel: &mut Kernel, head: &str, result: &str) {
+    kernel.line(format!("auto {head} -> {result} {{"));
+    kernel.line("const int row = node, here = b->depth[node]; (void)row; (void)here;");
 }
