@@ -12,7 +12,7 @@ use anyhow::{Context, Result, anyhow};
 use fiddlehead_cuda::CudaDevice;
 use fiddlehead_engine::{ModelSource, Prepared};
 use fiddlehead_forest::{Class, Forest, ForestBuilder, SessionId, Wanted};
-use fiddlehead_gate::{forests, formats, language};
+use fiddlehead_gate::{forests, formats, language, recurrence};
 use fiddlehead_graph::Element;
 use fiddlehead_oracle::random::Motif;
 use fiddlehead_plan::{Device, Executor, LoadOptions, Numerics, OutputRows, Values};
@@ -100,6 +100,9 @@ pub fn gate(arguments: &GateArguments) -> Result<ExitCode> {
         }
         passed("the same bits cut anywhere, together and alone")
     })?;
+    for form in ["serial", "block"] {
+        run(format!("delta rule, {form}"), &mut || delta_rule(device.as_ref(), form))?;
+    }
     run("recorded launches".into(), &mut || {
         let DeviceName::Cuda(index) = arguments.device.device else {
             return Ok(Outcome::Skipped("only --device cuda records launches".into()));
@@ -138,6 +141,40 @@ pub fn gate(arguments: &GateArguments) -> Result<ExitCode> {
         std::fs::write(path, text + "\n").with_context(|| path.display().to_string())?;
     }
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// How far a form of the delta rule may be from the float64 run, relative to the greatest magnitude.
+const DELTA_BOUND: f64 = 1e-6;
+
+/// A form of the delta rule at odd and at real sizes: near the float64 run, and the same bits cut anywhere; the serial one
+/// also after commits of every kind.
+fn delta_rule(device: &dyn Device, form: &str) -> Result<Outcome> {
+    let dispatch = [("recurrence", form)];
+    let (mut count, mut worst) = (0, recurrence::Errors::default());
+    for rule in &recurrence::RULES {
+        if !recurrence::served(device, rule, &dispatch).map_err(anyhow::Error::msg)? {
+            continue;
+        }
+        let told = |why: String| anyhow!("{rule:?}: {why}");
+        let found = recurrence::errors(device, rule, &dispatch).map_err(told)?;
+        if found.relative > DELTA_BOUND {
+            return Err(anyhow!("{rule:?}: {:.1e} ({:.1e}) off", found.absolute, found.relative));
+        }
+        recurrence::cuts(device, rule, &dispatch).map_err(told)?;
+        if form == "serial" {
+            recurrence::commits(device, rule, &dispatch, 3, 6).map_err(told)?;
+        }
+        worst.absolute = worst.absolute.max(found.absolute);
+        worst.relative = worst.relative.max(found.relative);
+        count += 1;
+    }
+    Ok(match count {
+        0 => Outcome::Skipped("no kernel of this form serves the rules".into()),
+        _ => Outcome::Passed(format!(
+            "{count} rules at most {:.1e} ({:.1e} of the greatest magnitude) off the float64 run",
+            worst.absolute, worst.relative
+        )),
+    })
 }
 
 fn line(check: &Check) -> String {

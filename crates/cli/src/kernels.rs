@@ -9,7 +9,8 @@ use fiddlehead_cuda::KernelTime;
 use fiddlehead_cuda::build::{module_text, resources};
 use fiddlehead_cuda::driver::Compiler;
 use fiddlehead_engine::Prepared;
-use fiddlehead_gate::programs::{Named, formats, page, random};
+use fiddlehead_gate::case::options;
+use fiddlehead_gate::programs::{Named, formats, page, random, rules};
 use fiddlehead_plan::LoadOptions;
 
 use crate::arguments::KernelsBuildArguments;
@@ -35,13 +36,19 @@ pub fn build(arguments: &KernelsBuildArguments) -> Result<ExitCode> {
         graph: step.clone(),
         weights: prepared.weights.clone(),
     }));
+    let mut modules: Vec<(Named, LoadOptions)> =
+        graphs.into_iter().map(|named| (named, LoadOptions::default())).collect();
+    for form in ["serial", "block"] {
+        let named = rules().map_err(anyhow::Error::msg)?.into_iter();
+        modules.extend(named.map(|named| (named, options(&[("recurrence", form)]))));
+    }
     let mut failures = Vec::new();
     for architecture in &arguments.arch {
         let started = Instant::now();
         let (mut kernels, mut registers, mut spills) = (0, 0, 0);
-        for named in &graphs {
+        for (named, options) in &modules {
             let what = format!("{} for {architecture}", named.name);
-            let text = match module_text(&named.graph, &named.weights, &LoadOptions::default()) {
+            let text = match module_text(&named.graph, &named.weights, options) {
                 Ok(text) => text,
                 Err(error) => {
                     failures.push(format!("{what}: {error}"));
@@ -66,7 +73,7 @@ pub fn build(arguments: &KernelsBuildArguments) -> Result<ExitCode> {
         output::print_line(&format!(
             "{architecture:<8} {} modules, {kernels} kernels, at most {registers} registers and {spills} bytes spilled, \
              {:.1} s",
-            graphs.len(),
+            modules.len(),
             started.elapsed().as_secs_f64()
         ))?;
     }
