@@ -82,7 +82,7 @@ impl Target {
 
     fn failed(&self, source: std::io::Error, plan: &Plan) -> QuantizeError {
         let advice = match source.kind() {
-            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
                 format!("; it takes {} bytes, nothing of it was left", plan.bytes())
             }
             ErrorKind::NotFound => "; its folder must be there".to_owned(),

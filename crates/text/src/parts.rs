@@ -182,14 +182,18 @@ impl Tokenizer {
     pub fn from_parts(parts: &TokenizerParts<'_>) -> Result<Tokenizer, TextError> {
         parts.check()?;
         // As with a file of its own format, a malformed part must not end the program.
-        let pipeline = catch_unwind(AssertUnwindSafe(|| pipeline(parts)))
+        let vocabulary = parts.vocabulary();
+        let pipeline = catch_unwind(AssertUnwindSafe(|| pipeline(parts, &vocabulary)))
             .map_err(|_| bad("a part of it is malformed"))??;
-        Tokenizer::from_pipeline(pipeline)
+        let entries: Vec<(&str, u32)> = vocabulary.into_iter().collect();
+        Tokenizer::from_pipeline(pipeline, &entries)
     }
 }
 
-fn pipeline(parts: &TokenizerParts<'_>) -> Result<tokenizers::Tokenizer, TextError> {
-    let vocabulary = parts.vocabulary();
+fn pipeline(
+    parts: &TokenizerParts<'_>,
+    vocabulary: &HashMap<&str, u32>,
+) -> Result<tokenizers::Tokenizer, TextError> {
     let builder = BPE::builder();
     let (builder, splitting) = match parts.model {
         "gpt2" => {
@@ -213,9 +217,9 @@ fn pipeline(parts: &TokenizerParts<'_>) -> Result<tokenizers::Tokenizer, TextErr
     };
     let merges = match parts.model {
         "gpt2" => parts.listed_merges()?,
-        _ => parts.scored_merges(&vocabulary)?,
+        _ => parts.scored_merges(vocabulary)?,
     };
-    let vocabulary: Vocab = vocabulary.into_iter().map(|(token, id)| (token.to_owned(), id)).collect();
+    let vocabulary: Vocab = vocabulary.iter().map(|(&token, &id)| (token.to_owned(), id)).collect();
     let model =
         builder.vocab_and_merges(vocabulary, merges).build().map_err(|error| bad(error.to_string()))?;
     let mut pipeline = tokenizers::Tokenizer::new(model);

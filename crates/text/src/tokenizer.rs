@@ -49,14 +49,19 @@ impl Tokenizer {
         let pipeline = catch_unwind(AssertUnwindSafe(|| tokenizers::Tokenizer::from_bytes(json)))
             .map_err(|_| bad("a part of it is malformed".to_owned()))?
             .map_err(|error| bad(error.to_string()))?;
-        Tokenizer::from_pipeline(pipeline)
+        let entries = pipeline.get_vocab(false);
+        let entries: Vec<(&str, u32)> = entries.iter().map(|(token, &id)| (token.as_str(), id)).collect();
+        Tokenizer::from_pipeline(pipeline, &entries)
     }
 
-    /// A tokenizer around the library's own.
+    /// A tokenizer around the library's own, whose model has these entries.
     ///
     /// # Errors
     /// When its decoder cannot be undone token by token, or its ids are absurd.
-    pub(crate) fn from_pipeline(pipeline: tokenizers::Tokenizer) -> Result<Tokenizer, TextError> {
+    pub(crate) fn from_pipeline(
+        pipeline: tokenizers::Tokenizer,
+        entries: &[(&str, u32)],
+    ) -> Result<Tokenizer, TextError> {
         let bad = |reason: String| TextError::BadTokenizer { reason };
         let decoder = pipeline.get_decoder().map_or(Ok(Value::Null), serde_json::to_value);
         let decoder = TokenDecoder::from_json(&decoder.map_err(|error| bad(error.to_string()))?)?;
@@ -69,7 +74,7 @@ impl Tokenizer {
             .iter()
             .map(|(&id, token)| (id, Added { content: token.content.clone(), special: token.special }))
             .collect();
-        let vocabulary = Vocabulary::new(pipeline.get_vocab(false), added, &decoder)?;
+        let vocabulary = Vocabulary::new(entries, added, &decoder)?;
         let leading_spaces = decoder.leading_spaces;
         Ok(Tokenizer { inner: Arc::new(Inner { pipeline, specials, vocabulary, leading_spaces }) })
     }

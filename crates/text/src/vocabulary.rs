@@ -34,21 +34,21 @@ pub(crate) struct Added {
 impl Vocabulary {
     /// Collects the model's entries and the added tokens, which win where both have an id.
     pub(crate) fn new(
-        entries: HashMap<String, u32>,
+        entries: &[(&str, u32)],
         added: HashMap<u32, Added>,
         decoder: &TokenDecoder,
     ) -> Result<Vocabulary, TextError> {
         let largest = entries
             .iter()
-            .map(|(token, &id)| (id, token))
-            .chain(added.iter().map(|(&id, token)| (id, &token.content)));
+            .map(|&(token, id)| (id, token))
+            .chain(added.iter().map(|(&id, token)| (id, token.content.as_str())));
         let Some((largest, token)) = largest.max() else { return Ok(Vocabulary::default()) };
         if largest > MAXIMUM_ID {
             let token = token.chars().take(100).collect();
             return Err(TextError::TokenIdTooLarge { token, id: largest, maximum: MAXIMUM_ID });
         }
         let mut by_id: Vec<Option<&str>> = vec![None; largest as usize + 1];
-        for (token, &id) in &entries {
+        for &(token, id) in entries {
             by_id[id as usize] = Some(token);
         }
         let mut vocabulary = Vocabulary::default();
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn ids_may_have_gaps_and_added_tokens_win() {
-        let entries = HashMap::from([("a".to_owned(), 0), ("b".to_owned(), 3)]);
+        let entries = &[("a", 0), ("b", 3)];
         let added = HashMap::from([added(3, "<s>", true), added(4, "<think>", false)]);
         let vocabulary = Vocabulary::new(entries, added, &TokenDecoder::default()).expect("small ids");
         let all: Vec<_> = (0..6).map(|id| (vocabulary.bytes(id), vocabulary.is_special(id))).collect();
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn a_huge_id_is_refused() {
-        let entries = HashMap::from([("a".to_owned(), 0), ("far".to_owned(), u32::MAX)]);
+        let entries = &[("a", 0), ("far", u32::MAX)];
         let error = Vocabulary::new(entries, HashMap::new(), &TokenDecoder::default()).expect_err("huge");
         assert!(error.to_string().contains("\"far\" the id 4294967295"), "{error}");
     }

@@ -153,6 +153,26 @@ fn files_that_are_in_the_way() {
     quantize(&folder.path().join("nowhere/out.gguf"), &[]).failed(1, &["its folder must be there"]);
 }
 
+/// A limit on the file's size stands for a full disk, which a test cannot make.
+#[test]
+#[cfg(unix)]
+fn a_file_that_does_not_fit_leaves_nothing_and_what_was_there_stays() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().join("out.gguf");
+    fs::write(&out, "mine").expect("written");
+    let binary = env!("CARGO_BIN_EXE_fiddlehead");
+    let script = "trap '' XFSZ; ulimit -f 512; exec \"$@\"";
+    let from = source();
+    let arguments =
+        ["-c", script, "sh", binary, "quantize", text(&from), text(&out), "--format", "q8_0", "--force"];
+    let ran = std::process::Command::new("sh").args(arguments).output().expect("sh runs");
+    let said = String::from_utf8_lossy(&ran.stderr);
+    assert_eq!(ran.status.code(), Some(1), "{said}");
+    assert!(said.contains("cannot be written") && said.contains("nothing of it was left"), "{said}");
+    assert_eq!(names(folder.path()), ["out.gguf"]);
+    assert_eq!(fs::read_to_string(&out).expect("there"), "mine");
+}
+
 #[test]
 #[cfg(unix)]
 fn only_a_regular_file_is_ever_replaced() {
