@@ -148,7 +148,7 @@ template <int KEYS> struct DeltaPiece {
     float root[DELTA_PIECE];                             // D
     float decay[DELTA_PIECE], beta[DELTA_PIECE];
     int parent[DELTA_PIECE];                             // in the piece; -1 where the state before it is the parent's
-    float tile[DELTA_TILE][DELTA_TILE + 1];
+    alignas(16) float tile[DELTA_TILE][DELTA_TILE + 4];
 };
 
 __device__ __forceinline__ int delta_pair(int i, int j) { return i * (i + 1) / 2 + j; }
@@ -263,19 +263,28 @@ __device__ __forceinline__ void delta_tile(
 template <bool SELF, int KEYS>
 __device__ __forceinline__ void delta_add(
     const DeltaPiece<KEYS>& piece, int i0, int j0, int count, float (&sums)[DELTA_SHARE]) {
-    const int column = delta_column();
+    const int column = delta_column(), first = delta_group() * DELTA_SHARE;
+    u32 masks[DELTA_SHARE], all = 0xffffu;
 #pragma unroll
     for (int r = 0; r < DELTA_SHARE; r++) {
-        const int i = delta_group() * DELTA_SHARE + r, row = i0 + i;
-        if (row >= count) continue;
-        const u64 above = piece.above[row] | (SELF ? (u64)1 << row : 0);
-        const u32 mask = (u32)(above >> j0) & 0xffffu;
-        if (mask == 0xffffu) {
+        const int row = i0 + first + r;
+        const u64 above = row < count ? piece.above[row] | (SELF ? (u64)1 << row : 0) : 0;
+        masks[r] = (u32)(above >> j0) & 0xffffu;
+        all &= masks[r];
+    }
+    if (all == 0xffffu) {
 #pragma unroll
-            for (int j = 0; j < DELTA_TILE; j++) sums[r] = fmaf(piece.tile[i][j], piece.update[j0 + j][column], sums[r]);
-        } else {
-            for (int j = 0; j < DELTA_TILE; j++)
-                if (mask >> j & 1) sums[r] = fmaf(piece.tile[i][j], piece.update[j0 + j][column], sums[r]);
+        for (int j = 0; j < DELTA_TILE; j++) {
+            const float update = piece.update[j0 + j][column];
+#pragma unroll
+            for (int r = 0; r < DELTA_SHARE; r++) sums[r] = fmaf(piece.tile[first + r][j], update, sums[r]);
+        }
+    } else {
+        for (int j = 0; j < DELTA_TILE; j++) {
+            const float update = piece.update[j0 + j][column];
+#pragma unroll
+            for (int r = 0; r < DELTA_SHARE; r++)
+                if (masks[r] >> j & 1) sums[r] = fmaf(piece.tile[first + r][j], update, sums[r]);
         }
     }
 }

@@ -17,7 +17,7 @@ pub(super) fn shared_bytes(keys: usize) -> usize {
     let rows = TILE * (keys.next_multiple_of(16) + 4);
     let others = rows.max(4 * TILE * COLUMNS);
     let nodes = PIECE * COLUMNS + PIECE * (PIECE + 1) / 2 + PIECE * 6;
-    4 * (rows + others + nodes + TILE * (TILE + 1)) + 16
+    4 * (rows + others + nodes + TILE * (TILE + 4)) + 16
 }
 
 impl DeltaSite {
