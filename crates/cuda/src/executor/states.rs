@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use fiddlehead_forest::{Forest, NO_PARENT, Segment, Shape};
 use fiddlehead_plan::Pending;
+use fiddlehead_plan::regime::tier;
 
 use super::replay::Replay;
 use super::session::CudaSession;
@@ -93,7 +94,7 @@ impl StateStore {
             None => words.saturating_mul(rows),
             // A single row leaves its value alone.
             Some(_) if rows < 2 => words,
-            Some(carried) => words.saturating_add(carried.row_words.saturating_mul(rows)),
+            Some(carried) => words.saturating_add(carried.row_words.saturating_mul(tier(rows))),
         };
         pending.saturating_add(words).saturating_mul(4)
     }
@@ -110,7 +111,8 @@ impl StateStore {
             Outgoing::Last { next, rows, carried } => {
                 let mut kept = 0;
                 if count > 1 {
-                    kept = reserve(rows, pool, carried.row_words * 4 * count)?;
+                    // By tiers, so that segments of many lengths use the same few sizes of blocks.
+                    kept = reserve(rows, pool, carried.row_words * 4 * tier(count))?;
                     if segment.base() == 0 {
                         unique(&mut self.committed, pool, self.bytes)?;
                     }
@@ -335,6 +337,7 @@ mod tests {
         let carried = Carried { row_words: 10, replay: 0 };
         assert_eq!(StateStore::estimate(100, None, 512), 4 * 100 * 513);
         assert_eq!(StateStore::estimate(100, Some(carried), 512), 4 * (200 + 10 * 512));
+        assert_eq!(StateStore::estimate(100, Some(carried), 300), 4 * (200 + 10 * 512));
         assert_eq!(StateStore::estimate(100, Some(carried), 1), 4 * 200);
     }
 }
