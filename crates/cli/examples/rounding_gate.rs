@@ -96,7 +96,7 @@ fn load(
 ) -> Result<Box<dyn Executor>> {
     let Prepared { graphs, weights, .. } = Prepared::new(&Checkpoint::open(path)?)?;
     let dispatch = candidate.map(|name| ("contraction".to_owned(), name.to_owned())).into_iter().collect();
-    let options = LoadOptions { numerics, dispatch, context: CONTEXT };
+    let options = LoadOptions { numerics, dispatch, context: CONTEXT, uploads: None };
     Ok(device.load(Arc::new(graphs), weights, options)?)
 }
 

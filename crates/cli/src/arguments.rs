@@ -182,9 +182,12 @@ pub struct ExecArguments {
     /// Where the result goes, as .npy
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub output: Option<PathBuf>,
-    /// Print the time of each GPU kernel instead of the result
+    /// Print the time of each GPU kernel and the GPU's copy bandwidth instead of the result
     #[arg(long)]
     pub profile: bool,
+    /// Print one JSON object instead of tables
+    #[arg(long, requires = "profile")]
+    pub json: bool,
     #[command(flatten)]
     pub device: DeviceArguments,
     #[command(flatten)]
@@ -278,10 +281,10 @@ pub struct BenchArguments {
     /// How often each is measured
     #[arg(long, value_name = "COUNT", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repetitions: u32,
-    /// Print one JSON object instead of a table
+    /// Print one JSON object instead of tables
     #[arg(long)]
     pub json: bool,
-    /// Print the time of each GPU kernel of one generated token instead
+    /// Print the time of each GPU kernel of one generated token, and the GPU's copy bandwidth, instead
     #[arg(long)]
     pub profile: bool,
     #[command(flatten)]

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::Result;
-use fiddlehead_engine::{Model, Prepared, Session};
+use fiddlehead_engine::{Model, PathCounts, Prepared, Sampling, Session, TokenChoice};
 use serde_json::json;
 
 use crate::arguments::BenchArguments;
@@ -32,8 +32,9 @@ pub fn bench(arguments: &BenchArguments) -> Result<ExitCode> {
         let prepared = Prepared::open(device::source(arguments.model.model.as_deref()))?;
         let options = device::load_options(&arguments.device);
         let Prepared { graphs, weights, .. } = &prepared;
-        let times = device::cuda(&arguments.device)?.time_step(&graphs.steps[0], weights, &options, 1, 50)?;
-        return output::print(&kernels::times(&times)).map(|()| ExitCode::SUCCESS);
+        let device = device::cuda(&arguments.device)?;
+        let times = device.time_step(&graphs.steps[0], weights, &options, 1, 50)?;
+        return kernels::print_profile(&device, &times, arguments.json).map(|()| ExitCode::SUCCESS);
     }
     let device = device::device(&arguments.device)?;
     let described = device.describe();
@@ -75,9 +76,10 @@ fn prefill(model: &mut Model, count: usize, random: &mut Random) -> Result<Optio
         return Ok(None);
     }
     let tokens: Vec<u32> = (0..count).map(|_| token(model, random)).collect();
+    let path = PathCounts::default();
     let mut session = Session::open(model)?;
     let started = Instant::now();
-    session.prompt(model, &tokens, true, &mut || true)?;
+    session.prompt_and_choose(model, &tokens, &greedy(&path), &mut || true)?;
     let seconds = started.elapsed().as_secs_f64();
     session.close(model)?;
     Ok(Some(count as f64 / seconds))
@@ -88,15 +90,21 @@ fn decode(model: &mut Model, count: usize, random: &mut Random) -> Result<Option
     if count == 0 {
         return Ok(None);
     }
+    let path = PathCounts::default();
     let mut session = Session::open(model)?;
     let started = Instant::now();
     for _ in 0..count {
         let token = token(model, random);
-        session.step(model, token)?;
+        session.step_and_choose(model, token, &greedy(&path))?;
     }
     let seconds = started.elapsed().as_secs_f64();
     session.close(model)?;
     Ok(Some(count as f64 / seconds))
+}
+
+/// Every measured run ends in a choice, as those of an answer do; which token it is does not matter here.
+fn greedy(path: &PathCounts) -> TokenChoice<'_> {
+    TokenChoice { sampling: Sampling::GREEDY, seed: 0, answer: 0, position: 0, path }
 }
 
 fn token(model: &Model, random: &mut Random) -> u32 {

@@ -13,7 +13,7 @@ use fiddlehead_engine::{AvailableMemory, LoadObserver, Model, ModelOptions, Mode
 use fiddlehead_plan::{Device, LoadOptions};
 
 use crate::arguments::{DeviceArguments, DeviceName, MemoryChoice, ModelArguments};
-use crate::progress::LoadBar;
+use crate::progress::{LoadBar, remark};
 use crate::{embedded, output};
 
 /// How many threads are used.
@@ -69,7 +69,7 @@ pub fn gpu(arguments: &DeviceArguments, index: usize) -> Result<Gpu> {
     let cache = arguments.kernel_cache.clone().or_else(home);
     let compiler = Compiler::open(arguments.compiler.nvrtc.as_deref(), cache)?;
     let compiler = compiler.announce(|kernels| {
-        output::remark(&format!("compiling {kernels} GPU kernels; they are kept for the next time"));
+        remark(&format!("compiling {kernels} GPU kernels; they are kept for the next time"));
     });
     Ok(Gpu::open(index, compiler)?)
 }

@@ -64,8 +64,9 @@ pub fn exec(arguments: &ExecArguments) -> Result<ExitCode> {
         .collect::<Result<Vec<_>>>()?;
     let options = device::load_options(&arguments.device);
     if arguments.profile {
-        let times = device::cuda(&arguments.device)?.time_call(function.graph(), &inputs, &options, 20)?;
-        return output::print(&kernels::times(&times)).map(|()| ExitCode::SUCCESS);
+        let device = device::cuda(&arguments.device)?;
+        let times = device.time_call(function.graph(), &inputs, &options, 20)?;
+        return kernels::print_profile(&device, &times, arguments.json).map(|()| ExitCode::SUCCESS);
     }
     let results = function.call(device::device(&arguments.device)?.as_ref(), &inputs, &options)?;
     match &arguments.output {

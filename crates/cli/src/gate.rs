@@ -12,7 +12,7 @@ use anyhow::{Context, Result, anyhow};
 use fiddlehead_cuda::CudaDevice;
 use fiddlehead_engine::{ModelSource, Prepared};
 use fiddlehead_forest::{Class, Forest, ForestBuilder, SessionId, Wanted};
-use fiddlehead_gate::{forests, formats, language, recurrence};
+use fiddlehead_gate::{forests, formats, language, recurrence, sampling};
 use fiddlehead_graph::Element;
 use fiddlehead_oracle::random::Motif;
 use fiddlehead_plan::{Device, Executor, LoadOptions, Numerics, OutputRows, Values};
@@ -25,6 +25,9 @@ use crate::{device, kernels, npy, output};
 
 /// How far logits may be from another implementation's, relative to the greatest magnitude of a row.
 const BOUND: f32 = 1e-3;
+
+/// Vocabularies from which tokens are chosen: the least, an odd one, and those of models.
+const VOCABULARIES: [usize; 6] = [1, 33, 1537, 50_257, 151_936, 262_144];
 
 /// How one check ended.
 enum Outcome {
@@ -113,6 +116,14 @@ pub fn gate(arguments: &GateArguments) -> Result<ExitCode> {
                 .map_err(|why| anyhow!("seed {seed}: {why}"))?;
         }
         passed("the same bits as launches one by one")
+    })?;
+    run("chosen tokens".into(), &mut || {
+        let parameters = sampling::parameters();
+        for (seed, &vocabulary) in VOCABULARIES.iter().enumerate() {
+            sampling::check(device.as_ref(), seed as u64, vocabulary, &parameters)
+                .map_err(anyhow::Error::msg)?;
+        }
+        passed(&format!("{} sets of parameters, {VOCABULARIES:?} tokens: the host's", parameters.len()))
     })?;
     let folder = arguments.models.as_deref();
     run("stories-11m".into(), &mut || match folder {

@@ -1,20 +1,37 @@
 //! A progress bar while a model loads: on a terminal's standard error, when loading takes longer than a moment.
 
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak, mpsc};
 use std::thread;
 use std::time::Duration;
 
 use fiddlehead_engine::{LoadObserver, LoadStage};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use crate::output;
+
 /// Loading that is over by then shows nothing.
 const MOMENT: Duration = Duration::from_millis(300);
 const TICK: Duration = Duration::from_millis(100);
+
+/// The bar that is on the screen, if one is.
+static CURRENT: Mutex<Weak<LoadBar>> = Mutex::new(Weak::new());
+
+/// A remark that leaves the bar below it whole.
+pub fn remark(text: &str) {
+    let current = CURRENT.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
+    match current {
+        Some(bar) => bar.bar.suspend(|| output::remark(text)),
+        None => output::remark(text),
+    }
+}
 
 /// The bar. Dropping it takes it off the screen.
 #[derive(Debug)]
 pub struct LoadBar {
     bar: ProgressBar,
+    /// Whether a device takes copies of the weights: these are then what is waited for, not the reading.
+    uploads: AtomicBool,
     /// Hung up when loading is over, which ends the thread that waits for the moment.
     over: Mutex<Option<mpsc::Sender<()>>>,
 }
@@ -22,7 +39,9 @@ pub struct LoadBar {
 impl LoadBar {
     /// A bar that will show itself on standard error.
     pub fn on_terminal() -> Arc<LoadBar> {
-        LoadBar::on(ProgressDrawTarget::stderr)
+        let bar = LoadBar::on(ProgressDrawTarget::stderr);
+        *CURRENT.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&bar);
+        bar
     }
 
     fn on(target: fn() -> ProgressDrawTarget) -> Arc<LoadBar> {
@@ -38,7 +57,7 @@ impl LoadBar {
         };
         // Without a thread there is no bar, and nothing is lost.
         drop(thread::Builder::new().name("progress".to_owned()).spawn(wait));
-        Arc::new(LoadBar { bar, over: Mutex::new(Some(over)) })
+        Arc::new(LoadBar { bar, uploads: AtomicBool::new(false), over: Mutex::new(Some(over)) })
     }
 
     /// Takes the bar off the screen.
@@ -78,6 +97,24 @@ impl LoadObserver for LoadBar {
     }
 
     fn read(&self, done: u64, all: u64) {
+        if !self.uploads.load(Ordering::Relaxed) {
+            self.count(done, all);
+        }
+    }
+
+    fn uploaded(&self, done: u64, all: u64) {
+        let first = !self.uploads.swap(true, Ordering::Relaxed);
+        if done >= all {
+            self.bar.set_message("preparing the GPU's kernels");
+        } else if first {
+            self.bar.set_message("copying to the GPU");
+        }
+        self.count(done, all);
+    }
+}
+
+impl LoadBar {
+    fn count(&self, done: u64, all: u64) {
         if self.bar.length() != Some(all) {
             self.bar.set_length(all);
             self.bar.set_style(style(true));
@@ -88,7 +125,7 @@ impl LoadObserver for LoadBar {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::AtomicUsize;
 
     use super::*;
 
@@ -110,6 +147,10 @@ mod tests {
         short.stage(LoadStage::Files);
         short.read(1, 2);
         assert_eq!((short.bar.position(), short.bar.length()), (1, Some(2)));
+        // What is copied to a device counts from then on, also while more is read.
+        short.uploaded(3, 9);
+        short.read(2, 2);
+        assert_eq!((short.bar.position(), short.bar.length()), (3, Some(9)));
         short.end();
         thread::sleep(2 * MOMENT);
         assert_eq!(SHOWN.load(Ordering::SeqCst), 0);

@@ -16,6 +16,7 @@
 #define __launch_bounds__(threads)
 
 struct Index { unsigned x, y, z; };
+struct float4 { float x, y, z, w; };
 static Index threadIdx, blockIdx, blockDim, gridDim;
 
 namespace emulator {
@@ -137,6 +138,12 @@ static bool __any_sync(unsigned mask, bool value) {
     int found = value;
     for (int step = 16; step > 0; step >>= 1) found |= __shfl_xor_sync(mask, found, step);
     return found != 0;
+}
+// Fibers run one after another, so nothing comes between reading and writing.
+template <class T> static T atomicAdd(T* at, T value) {
+    T old = *at;
+    *at = old + value;
+    return old;
 }
 static uint64_t atomicMin(unsigned long long* at, unsigned long long value) {
     unsigned long long old = *at;

@@ -15,6 +15,9 @@ pub fn module_text(graph: &Graph, weights: &Weights, options: &LoadOptions) -> R
     Ok(lower(graph, Context { weights, policy: &policy })?.source())
 }
 
+/// The text of the module that chooses tokens, the same for every model.
+pub const SAMPLING: &str = crate::executor::SAMPLING;
+
 /// What one kernel takes of the machine, as the compiler says it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Resources {

@@ -56,6 +56,8 @@ impl Emulator {
                 "-O1",
                 "-march=x86-64-v3",
                 "-ffp-contract=off",
+                // Else the shared memory of templates would be one for all modules of the process.
+                "-fno-gnu-unique",
                 "-fPIC",
                 "-shared",
                 "-w",

@@ -7,7 +7,7 @@ use std::time::Instant;
 use fiddlehead_text::{Detokenizer, DetokenizerOptions};
 
 use crate::prefix::PrefixCache;
-use crate::{CUT, EngineError, Model, PathCounts, Sampler, Sampling, Session};
+use crate::{CUT, EngineError, Model, PathCounts, Sampling, Session, TokenChoice, draw_seed};
 
 /// What to answer and how.
 #[derive(Clone, Debug)]
@@ -22,6 +22,13 @@ pub struct Request {
     pub max_tokens: Option<usize>,
     /// Texts at which to stop; none is empty. The answer ends before them.
     pub stops: Vec<String>,
+}
+
+impl Request {
+    /// How the token of a position is chosen, on a path that holds `path`.
+    fn choice<'a>(&self, seed: u64, position: usize, path: &'a PathCounts) -> TokenChoice<'a> {
+        TokenChoice { sampling: self.sampling, seed, answer: 0, position, path }
+    }
 }
 
 /// Why an answer ended.
@@ -53,11 +60,11 @@ pub struct GenerationTimings {
     pub prefill_tokens: usize,
     /// Tokens of the prompt that an earlier path had run already.
     pub reused_tokens: usize,
-    /// Seconds from the request to the first logits.
+    /// Seconds from the request to the first token, or to the end of the prompt when none is generated.
     pub prefill_seconds: f64,
     /// Generated tokens that were run: one fewer than were chosen.
     pub decode_tokens: usize,
-    /// Seconds from the first logits to the end.
+    /// Seconds from the first token to the end.
     pub decode_seconds: f64,
 }
 
@@ -112,13 +119,14 @@ impl Generator {
         cancel: &AtomicBool,
         on_text: &mut dyn FnMut(&str) -> ControlFlow<()>,
     ) -> Result<Generation, EngineError> {
-        let mut sampler = Sampler::new(request.sampling, request.seed)?;
+        request.sampling.check()?;
+        let seed = request.seed.unwrap_or_else(draw_seed);
         let options = DetokenizerOptions { stops: request.stops.clone(), ..DetokenizerOptions::default() };
         let mut answer = Answer::new(model.tokenizer().detokenizer(options)?, on_text);
         let mut timings = GenerationTimings::default();
-        let finish_reason = self.answer(model, request, cancel, &mut sampler, &mut answer, &mut timings)?;
+        let finish_reason = self.answer(model, request, cancel, seed, &mut answer, &mut timings)?;
         let (tokens, text) = answer.finish();
-        Ok(Generation { tokens, text, finish_reason, seed: sampler.seed(), timings })
+        Ok(Generation { tokens, text, finish_reason, seed, timings })
     }
 
     fn answer(
@@ -126,23 +134,27 @@ impl Generator {
         model: &mut Model,
         request: &Request,
         cancel: &AtomicBool,
-        sampler: &mut Sampler,
+        seed: u64,
         answer: &mut Answer<'_>,
         timings: &mut GenerationTimings,
     ) -> Result<FinishReason, EngineError> {
         let limit = request.max_tokens.unwrap_or(usize::MAX);
         let started = Instant::now();
-        let prefilled = self.prefill(model, &request.prompt, cancel, timings);
-        timings.prefill_seconds = started.elapsed().as_secs_f64();
-        let Some(mut logits) = prefilled? else { return Ok(FinishReason::Cancelled) };
         let mut counts = PathCounts::of_prompt(&request.prompt);
+        let mut position = request.prompt.len();
+        let first = request.choice(seed, position, &counts);
+        let prefilled = self.prefill(model, &request.prompt, (limit > 0).then_some(&first), cancel, timings);
+        timings.prefill_seconds = started.elapsed().as_secs_f64();
+        let mut token = match prefilled? {
+            Prefilled::Cancelled => return Ok(FinishReason::Cancelled),
+            Prefilled::Unread => {
+                self.keep(model)?;
+                return Ok(FinishReason::Length);
+            }
+            Prefilled::Token(token) => token,
+        };
         let started = Instant::now();
         let reason = loop {
-            if answer.tokens.len() >= limit {
-                break FinishReason::Length;
-            }
-            let position = request.prompt.len() + answer.tokens.len();
-            let token = sampler.sample(&logits, &counts, 0, position)?;
             counts.push(token);
             let ended = model.ends().binary_search(&token).is_ok();
             match answer.push(token) {
@@ -157,7 +169,8 @@ impl Generator {
             if cancel.load(Ordering::Relaxed) {
                 break FinishReason::Cancelled;
             }
-            logits = self.session.step(model, token)?;
+            position += 1;
+            token = self.session.step_and_choose(model, token, &request.choice(seed, position, &counts))?;
             timings.decode_tokens += 1;
         };
         timings.decode_seconds = started.elapsed().as_secs_f64();
@@ -165,14 +178,15 @@ impl Generator {
         Ok(reason)
     }
 
-    /// The logits after the prompt; `None` when cancelled.
+    /// Runs the prompt, and chooses the token after it.
     fn prefill(
         &mut self,
         model: &mut Model,
         prompt: &[u32],
+        choice: Option<&TokenChoice<'_>>,
         cancel: &AtomicBool,
         timings: &mut GenerationTimings,
-    ) -> Result<Option<Vec<f32>>, EngineError> {
+    ) -> Result<Prefilled, EngineError> {
         if prompt.is_empty() {
             return Err(EngineError::EmptyPrompt);
         }
@@ -189,14 +203,16 @@ impl Generator {
         let mut rest = &prompt[reused..];
         if self.prefixes.is_enabled() && cut > reused {
             let (head, tail) = rest.split_at(cut - reused);
-            self.session.prompt(model, head, false, &mut go_on)?;
-            if !go_on() {
-                return Ok(None);
-            }
+            self.session.prompt(model, head, &mut go_on)?;
             self.keep(model)?;
             rest = tail;
         }
-        self.session.prompt(model, rest, true, &mut go_on)
+        let Some(choice) = choice else {
+            let whole = self.session.prompt(model, rest, &mut go_on)?;
+            return Ok(if whole { Prefilled::Unread } else { Prefilled::Cancelled });
+        };
+        let token = self.session.prompt_and_choose(model, rest, choice, &mut go_on)?;
+        Ok(token.map_or(Prefilled::Cancelled, Prefilled::Token))
     }
 
     fn keep(&mut self, model: &mut Model) -> Result<(), EngineError> {
@@ -206,6 +222,15 @@ impl Generator {
         }
         Ok(())
     }
+}
+
+/// What became of a prompt.
+enum Prefilled {
+    /// The token after it.
+    Token(u32),
+    /// It was run, and no token was asked for.
+    Unread,
+    Cancelled,
 }
 
 /// What became of a token's text.

@@ -11,9 +11,10 @@ use fiddlehead_graph::ModelGraph;
 use fiddlehead_graph::lower::lower_model;
 use fiddlehead_graph::queries::{HistoryStorage, history_storage};
 use fiddlehead_graph::rewrite::optimise;
-use fiddlehead_plan::{Device, LoadOptions, Weights};
+use fiddlehead_plan::{Device, LoadOptions, UploadObserver, Weights};
 
 use crate::companions::Companions;
+use crate::observer::Uploads;
 use crate::program::compile;
 use crate::{
     AvailableMemory, EngineError, LoadObserver, LoadStage, LoadTimings, MemoryEstimate, Model, ModelParts,
@@ -69,7 +70,12 @@ impl ModelOptions {
 
     /// The device's options for a model.
     pub(crate) fn for_device(&self, prepared: &Prepared) -> LoadOptions {
-        LoadOptions { context: self.context.unwrap_or(prepared.usual_context()), ..self.load.clone() }
+        let uploads = self
+            .observer
+            .as_ref()
+            .map(|observer| Arc::new(Uploads(Arc::clone(observer))) as Arc<dyn UploadObserver>);
+        let context = self.context.unwrap_or(prepared.usual_context());
+        LoadOptions { context, uploads, ..self.load.clone() }
     }
 }
 

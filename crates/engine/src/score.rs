@@ -1,6 +1,7 @@
 //! How likely a model finds the tokens of a path, each given those before it.
 
-use crate::sampler::greatest;
+use fiddlehead_plan::sampling::greatest;
+
 use crate::{EngineError, Model, Session};
 
 /// A path whose tokens are scored.

@@ -1,7 +1,7 @@
 //! One path through the model: tokens committed on a device, and ways to go on from them.
 
 use fiddlehead_forest::{Class, Forest, ForestBuilder, SessionId, Wanted};
-use fiddlehead_plan::Snapshot;
+use fiddlehead_plan::{Chosen, Snapshot, TokenChoice};
 
 use crate::chunks::prompt_chunks;
 use crate::{EngineError, Model};
@@ -84,9 +84,8 @@ impl Session {
         Ok(())
     }
 
-    /// Commits tokens of a prompt; gives the logits after the last one when `wanted`. Runs at most [`PROMPT_CHUNK`]
-    /// tokens at a time, cut at absolute multiples of [`crate::CUT`]. Asks `go_on` before each run; `None` comes back
-    /// when it says no, with whole chunks committed.
+    /// Commits tokens of a prompt. Runs at most [`PROMPT_CHUNK`] tokens at a time, cut at absolute multiples of
+    /// [`crate::CUT`]. Asks `go_on` before each run; `false` comes back when it says no, with whole chunks committed.
     ///
     /// # Errors
     /// A token that the model does not know, a path beyond the context, and what the device refuses.
@@ -94,24 +93,42 @@ impl Session {
         &mut self,
         model: &mut Model,
         tokens: &[u32],
-        wanted: bool,
         go_on: &mut dyn FnMut() -> bool,
-    ) -> Result<Option<Vec<f32>>, EngineError> {
+    ) -> Result<bool, EngineError> {
         let start = self.path.len();
         let total = start + tokens.len();
         check_path(model, tokens, total)?;
-        let mut logits = None;
         for chunk in prompt_chunks(start, total, PROMPT_CHUNK) {
             if !go_on() {
-                return Ok(None);
+                return Ok(false);
             }
-            let last = wanted && chunk.end == total;
-            let unread = chunk.len() - usize::from(last);
-            let rows =
-                self.run(model, &tokens[chunk.start - start..chunk.end - start], Class::Prompt, unread)?;
-            logits = last.then_some(rows);
+            let tokens = &tokens[chunk.start - start..chunk.end - start];
+            self.run(model, tokens, Class::Prompt, tokens.len())?;
         }
-        Ok(logits)
+        Ok(true)
+    }
+
+    /// Commits one or more tokens of a prompt as [`Session::prompt`] does and chooses the token after them; `None` comes
+    /// back when `go_on` says no.
+    ///
+    /// # Errors
+    /// As [`Session::prompt`], and logits from which no token can be chosen.
+    pub fn prompt_and_choose(
+        &mut self,
+        model: &mut Model,
+        tokens: &[u32],
+        choice: &TokenChoice<'_>,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<Option<u32>, EngineError> {
+        let start = self.path.len();
+        let total = start + tokens.len();
+        check_path(model, tokens, total)?;
+        let last = prompt_chunks(start, total, PROMPT_CHUNK).last().ok_or(EngineError::EmptyPrompt)?;
+        let (head, tail) = tokens.split_at(last.start - start);
+        if !self.prompt(model, head, go_on)? || !go_on() {
+            return Ok(None);
+        }
+        self.run_and_choose(model, tail, Class::Prompt, choice).map(Some)
     }
 
     /// Commits tokens of a prompt and shows the logits after each of them from place `from` on: `visit` gets the place
@@ -155,6 +172,20 @@ impl Session {
         self.run(model, &[token], Class::Generated, 0)
     }
 
+    /// Commits one generated token and chooses the one after it.
+    ///
+    /// # Errors
+    /// As [`Session::step`], and logits from which no token can be chosen.
+    pub fn step_and_choose(
+        &mut self,
+        model: &mut Model,
+        token: u32,
+        choice: &TokenChoice<'_>,
+    ) -> Result<u32, EngineError> {
+        check_tokens(model, &[token])?;
+        self.run_and_choose(model, &[token], Class::Generated, choice)
+    }
+
     /// Commits tokens and gives the logits after each but the first `unread`, one row after the other.
     fn run(
         &mut self,
@@ -167,12 +198,38 @@ impl Session {
         let inputs = model.interface().inputs(&forest, tokens);
         let step = model.interface().step();
         let outputs = model.executor_mut().run(step, &forest, &inputs)?;
-        model.executor_mut().commit(step, &forest.accept_all(0)?)?;
-        self.path.extend_from_slice(tokens);
+        self.commit(model, &forest, tokens)?;
         match tokens.len() - unread {
             0 => Ok(Vec::new()),
             count => model.interface().logits(outputs, count),
         }
+    }
+
+    /// Commits tokens and chooses the one after the last. Where none can be chosen, nothing is committed.
+    fn run_and_choose(
+        &mut self,
+        model: &mut Model,
+        tokens: &[u32],
+        class: Class,
+        choice: &TokenChoice<'_>,
+    ) -> Result<u32, EngineError> {
+        let forest = self.chain(model, tokens.len(), class, tokens.len() - 1)?;
+        let inputs = model.interface().inputs(&forest, tokens);
+        let (step, logits) = (model.interface().step(), model.interface().logits_output());
+        let chosen = model.executor_mut().run_and_choose(step, &forest, &inputs, logits, &[*choice])?;
+        let [chosen]: [Chosen; 1] = chosen.try_into().map_err(|chosen: Vec<_>| EngineError::BadLogits {
+            why: format!("{} tokens were chosen instead of one", chosen.len()),
+        })?;
+        let token = chosen?;
+        self.commit(model, &forest, tokens)?;
+        Ok(token)
+    }
+
+    fn commit(&mut self, model: &mut Model, forest: &Forest, tokens: &[u32]) -> Result<(), EngineError> {
+        let step = model.interface().step();
+        model.executor_mut().commit(step, &forest.accept_all(0)?)?;
+        self.path.extend_from_slice(tokens);
+        Ok(())
     }
 
     fn chain(&self, model: &Model, count: usize, class: Class, unread: usize) -> Result<Forest, EngineError> {

@@ -9,3 +9,4 @@ pub mod formats;
 pub mod language;
 pub mod programs;
 pub mod recurrence;
+pub mod sampling;

@@ -14,6 +14,7 @@ use fiddlehead_storage::Tensor;
 
 use crate::explain::PlanReport;
 use crate::numerics::Numerics;
+use crate::sampling::{Chosen, TokenChoice, choose_rows};
 
 /// A tensor's elements on the host, row-major.
 #[derive(Clone, Debug, PartialEq)]
@@ -81,11 +82,19 @@ pub struct LoadOptions {
     pub dispatch: BTreeMap<String, String>,
     /// The longest path a session may have, in nodes; a longer one is refused.
     pub context: usize,
+    /// Who hears how far weights are copied to the device; one that reads them where they lie says nothing.
+    pub uploads: Option<Arc<dyn UploadObserver>>,
+}
+
+/// Hears how far weights are copied to a device.
+pub trait UploadObserver: fmt::Debug + Send + Sync {
+    /// So many of the weights' bytes are on their way or there.
+    fn uploaded(&self, done: u64, all: u64);
 }
 
 impl Default for LoadOptions {
     fn default() -> Self {
-        LoadOptions { numerics: Numerics::Auto, dispatch: BTreeMap::new(), context: 4096 }
+        LoadOptions { numerics: Numerics::Auto, dispatch: BTreeMap::new(), context: 4096, uploads: None }
     }
 }
 
@@ -254,6 +263,23 @@ pub trait Executor: Send {
         forest: &Forest,
         inputs: &[Values],
     ) -> Result<Vec<OutputRows>, DeviceError>;
+    /// As [`Executor::run`], but gives no rows: it chooses a token from each row of one output that a node wants, in the
+    /// forest's order, by the choice of the same place. A device of its own does so where the rows are, and only the
+    /// tokens leave it. Every device chooses as [`crate::sampling::Chooser`] does, to the bit.
+    ///
+    /// # Errors
+    /// As [`Executor::run`]; an output that is not f32, another number of choices than of rows. A row from which no
+    /// token can be chosen fails alone.
+    fn run_and_choose(
+        &mut self,
+        step: usize,
+        forest: &Forest,
+        inputs: &[Values],
+        output: usize,
+        choices: &[TokenChoice<'_>],
+    ) -> Result<Vec<Chosen>, DeviceError> {
+        choose_rows(&self.run(step, forest, inputs)?, output, choices)
+    }
     /// Keeps the accepted path of the pending segment of its session and drops the rest of that segment.
     fn commit(&mut self, step: usize, accepted: &Accepted) -> Result<(), DeviceError>;
     /// Drops the pending segment of a session.

@@ -6,10 +6,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fiddlehead_forest::{Accepted, Forest, MAX_OUTPUTS, NO_PARENT, Segment, SessionId, Shape, Wanted};
-use fiddlehead_graph::{Graph, ModelGraph};
+use fiddlehead_graph::{Element, Graph, ModelGraph};
 
 use crate::device::{DeviceError, Executor, LoadOptions, MemoryReport, OutputRows, Snapshot, Values};
 use crate::explain::PlanReport;
+use crate::sampling::{Chosen, TokenChoice, check_choices, no_logits};
 use crate::values::{Collected, InputBuffers};
 
 /// Nodes of the largest forest: its buffers are a bounded part of memory, and longer prompts gain nothing.
@@ -33,6 +34,17 @@ pub trait StepSession: Default + Send {
     fn kept_bytes(kept: &Self::Kept) -> usize;
 }
 
+/// Tokens to be chosen from rows of a run.
+#[derive(Clone, Copy, Debug)]
+pub struct Choosing<'a> {
+    /// The place of the output that holds their logits, f32.
+    pub output: usize,
+    /// The forest nodes whose rows are read, ascending; each wants the output.
+    pub nodes: &'a [u32],
+    /// One for each node.
+    pub choices: &'a [TokenChoice<'a>],
+}
+
 /// One graph on a device.
 pub trait StepMachine: Send {
     /// What a session keeps of it.
@@ -51,6 +63,17 @@ pub trait StepMachine: Send {
         inputs: &InputBuffers<'_>,
         sessions: &mut [&mut Self::Session],
     ) -> Result<(), DeviceError>;
+    /// Runs a forest as [`StepMachine::run`] does, and chooses tokens from its rows.
+    ///
+    /// # Errors
+    /// As [`StepMachine::run`]. A row from which no token can be chosen fails alone.
+    fn run_and_choose(
+        &mut self,
+        forest: &Forest,
+        inputs: &InputBuffers<'_>,
+        sessions: &mut [&mut Self::Session],
+        choosing: Choosing<'_>,
+    ) -> Result<Vec<Chosen>, DeviceError>;
     /// Collects rows of an output of the run that was last, by forest node; each is one that wants it.
     ///
     /// # Errors
@@ -223,14 +246,7 @@ impl<M: StepMachine> ModelExecutor<M> {
         let graph = machine.graph();
         let mut rows = Vec::with_capacity(graph.outputs().len());
         for (place, output) in graph.outputs().iter().enumerate() {
-            // Outputs that a forest cannot tell apart are given to those who want all.
-            let mask = Wanted::output(place).unwrap_or(Wanted::ALL);
-            let wants = |wanted: Wanted| match place < MAX_OUTPUTS {
-                true => wanted.intersects(mask),
-                false => wanted == Wanted::ALL,
-            };
-            let nodes: Vec<u32> =
-                (0..forest.len() as u32).filter(|&node| wants(forest.wanted()[node as usize])).collect();
+            let nodes = wanting(forest, place);
             let mut values = Collected::new(graph.node(output.node).element);
             if !nodes.is_empty() {
                 machine.output(place, &nodes, &mut values)?;
@@ -239,6 +255,44 @@ impl<M: StepMachine> ModelExecutor<M> {
         }
         Ok(rows)
     }
+
+    /// Lets a machine run a forest over its sessions, one a segment, whose segments wait for a commit from then on.
+    fn advance<T>(
+        &mut self,
+        step: usize,
+        forest: &Forest,
+        inputs: &[Values],
+        run: impl FnOnce(&mut M, &InputBuffers<'_>, &mut [&mut M::Session]) -> Result<T, DeviceError>,
+    ) -> Result<T, DeviceError> {
+        let inputs = InputBuffers::new(self.machine(step)?.graph().inputs(), inputs, forest.len())?;
+        self.check(step, forest)?;
+        // The sessions' parts are taken out while the machine runs them, one a segment.
+        let mut taken = Vec::with_capacity(forest.segments().len());
+        for segment in forest.segments() {
+            let mut part = std::mem::take(self.part(segment.session(), step)?);
+            part.pending_mut().begin(forest, segment);
+            taken.push(part);
+        }
+        let result = {
+            let mut sessions: Vec<&mut M::Session> = taken.iter_mut().collect();
+            run(&mut self.steps[step], &inputs, &mut sessions)
+        };
+        for (segment, mut part) in forest.segments().iter().zip(taken) {
+            part.pending_mut().active = result.is_ok();
+            *self.part(segment.session(), step)? = part;
+        }
+        result
+    }
+}
+
+/// The nodes of a forest that want an output. Outputs that a forest cannot tell apart are given to those who want all.
+fn wanting(forest: &Forest, output: usize) -> Vec<u32> {
+    let mask = Wanted::output(output).unwrap_or(Wanted::ALL);
+    let wants = |wanted: Wanted| match output < MAX_OUTPUTS {
+        true => wanted.intersects(mask),
+        false => wanted == Wanted::ALL,
+    };
+    (0..forest.len() as u32).filter(|&node| wants(forest.wanted()[node as usize])).collect()
 }
 
 fn unknown(session: SessionId) -> DeviceError {
@@ -274,25 +328,31 @@ impl<M: StepMachine> Executor for ModelExecutor<M> {
         forest: &Forest,
         inputs: &[Values],
     ) -> Result<Vec<OutputRows>, DeviceError> {
-        let inputs = InputBuffers::new(self.machine(step)?.graph().inputs(), inputs, forest.len())?;
-        self.check(step, forest)?;
-        // The sessions' parts are taken out while the machine runs them, one a segment.
-        let mut taken = Vec::with_capacity(forest.segments().len());
-        for segment in forest.segments() {
-            let mut part = std::mem::take(self.part(segment.session(), step)?);
-            part.pending_mut().begin(forest, segment);
-            taken.push(part);
-        }
-        let result = {
-            let mut sessions: Vec<&mut M::Session> = taken.iter_mut().collect();
-            self.steps[step].run(forest, &inputs, &mut sessions)
-        };
-        for (segment, mut part) in forest.segments().iter().zip(taken) {
-            part.pending_mut().active = result.is_ok();
-            *self.part(segment.session(), step)? = part;
-        }
-        result?;
+        self.advance(step, forest, inputs, |machine, inputs, sessions| {
+            machine.run(forest, inputs, sessions)
+        })?;
         self.outputs(step, forest)
+    }
+
+    fn run_and_choose(
+        &mut self,
+        step: usize,
+        forest: &Forest,
+        inputs: &[Values],
+        output: usize,
+        choices: &[TokenChoice<'_>],
+    ) -> Result<Vec<Chosen>, DeviceError> {
+        let graph = self.machine(step)?.graph();
+        let node = graph.outputs().get(output).map(|output| output.node);
+        if node.is_none_or(|node| graph.node(node).element != Element::F32) {
+            return Err(no_logits(output));
+        }
+        let nodes = wanting(forest, output);
+        check_choices(nodes.len(), choices)?;
+        let choosing = Choosing { output, nodes: &nodes, choices };
+        self.advance(step, forest, inputs, |machine, inputs, sessions| {
+            machine.run_and_choose(forest, inputs, sessions, choosing)
+        })
     }
 
     fn commit(&mut self, step: usize, accepted: &Accepted) -> Result<(), DeviceError> {

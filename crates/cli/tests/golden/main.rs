@@ -5,6 +5,7 @@ mod forced;
 mod greedy;
 mod invariance;
 mod logits;
+mod sampled;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

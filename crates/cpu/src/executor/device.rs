@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use fiddlehead_graph::{Graph, ModelGraph, Output};
+use fiddlehead_plan::sampling::Chooser;
 use fiddlehead_plan::{
     Choice, Collected, Device, DeviceError, DeviceFacts, Executor, Family, InputBuffers, LoadOptions,
     MemoryReport, ModelExecutor, Numerics, PlanReport, Policy, Values, Weights, Workload, plain_function,
@@ -134,7 +135,12 @@ impl Device for CpuDevice {
             .iter()
             .map(|graph| {
                 let machine = Machine::new(lower(graph, context)?, self.pool.threads());
-                Ok(CpuStep { machine, pool: Arc::clone(&self.pool), features: self.features })
+                Ok(CpuStep {
+                    machine,
+                    pool: Arc::clone(&self.pool),
+                    features: self.features,
+                    chooser: Chooser::default(),
+                })
             })
             .collect::<Result<Vec<_>, DeviceError>>()?;
         let bytes = weights.values().map(|tensor| tensor.bytes().len()).sum();

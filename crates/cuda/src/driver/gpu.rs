@@ -3,7 +3,7 @@
 #![allow(non_snake_case, reason = "the libraries' own names")]
 
 use std::ffi::{CStr, c_char, c_void};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::compiler::Compiler;
 use super::library::{folders, open, table};
@@ -37,6 +37,8 @@ table! {
         cuMemGetInfo_v2(*mut usize, *mut usize);
         cuMemAlloc_v2(*mut u64, usize);
         cuMemFree_v2(u64);
+        cuMemHostAlloc(*mut *mut c_void, usize, u32);
+        cuMemFreeHost(*mut c_void);
         cuMemcpyHtoDAsync_v2(u64, *const c_void, usize, *mut c_void);
         cuMemcpyDtoHAsync_v2(*mut c_void, u64, usize, *mut c_void);
         cuMemcpyDtoDAsync_v2(u64, u64, usize, *mut c_void);
@@ -49,6 +51,12 @@ table! {
         cuGetErrorString(i32, *mut *const c_char);
     }
 }
+
+/// Bytes of the host's memory through which small copies go: the device reads and writes it by itself, so that a copy to
+/// it is only asked for, and waits for nothing.
+const STAGING: usize = 1 << 20;
+/// Larger copies go straight from the caller's memory.
+const MOST_STAGED: usize = STAGING / 4;
 
 /// `CUDA_ERROR_OUT_OF_MEMORY`.
 const OUT_OF_MEMORY: i32 = 2;
@@ -178,6 +186,14 @@ struct Inner {
     device: i32,
     context: *mut c_void,
     stream: *mut c_void,
+    staging: Mutex<Staging>,
+}
+
+/// Memory of the host that the device reaches.
+struct Staging {
+    start: *mut u8,
+    /// Bytes that copies still under way may read.
+    used: usize,
 }
 
 // SAFETY: the driver's handles may be used from any thread that makes the context current, which every call does first.
@@ -187,10 +203,11 @@ unsafe impl Sync for Inner {}
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // SAFETY: both were made by `Gpu::open` and are not used after this.
+        // SAFETY: all were made by `Gpu::open` and are not used after this.
         unsafe {
             (self.driver.cuCtxSetCurrent)(self.context);
             (self.driver.cuStreamDestroy_v2)(self.stream);
+            (self.driver.cuMemFreeHost)(self.staging().start.cast());
             (self.driver.cuDevicePrimaryCtxRelease_v2)(self.device);
         }
     }
@@ -201,6 +218,52 @@ impl Inner {
         // SAFETY: the context lives as long as this.
         self.driver.check("cuCtxSetCurrent", unsafe { (self.driver.cuCtxSetCurrent)(self.context) })?;
         self.driver.check(name, call(&self.driver))
+    }
+
+    fn staging(&self) -> MutexGuard<'_, Staging> {
+        self.staging.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Waits for everything, after which nobody reads what was staged.
+    fn wait(&self, staging: &mut Staging) -> Result<(), CudaError> {
+        let stream = self.stream;
+        // SAFETY: the stream lives as long as this.
+        self.call("cuStreamSynchronize", |driver| unsafe { (driver.cuStreamSynchronize)(stream) })?;
+        staging.used = 0;
+        Ok(())
+    }
+
+    /// Asks for a copy from the host's memory, which must stay as it is until the device has read it.
+    fn copy_in(&self, to: u64, from: *const u8, bytes: usize) -> Result<(), CudaError> {
+        let stream = self.stream;
+        // SAFETY: both hold as many bytes. From memory that is not pinned the driver has copied all of it to its own when
+        // it returns.
+        self.call("cuMemcpyHtoDAsync", |driver| unsafe {
+            (driver.cuMemcpyHtoDAsync_v2)(to, from.cast(), bytes, stream)
+        })
+    }
+
+    /// Asks for a copy to the host's memory, which must stay until the device has written it.
+    fn copy_out(&self, to: *mut u8, from: u64, bytes: usize) -> Result<(), CudaError> {
+        let stream = self.stream;
+        // SAFETY: both hold as many bytes.
+        self.call("cuMemcpyDtoHAsync", |driver| unsafe {
+            (driver.cuMemcpyDtoHAsync_v2)(to.cast(), from, bytes, stream)
+        })
+    }
+}
+
+impl Staging {
+    /// Room for bytes, a number of which is free.
+    fn room(&mut self, bytes: usize) -> *mut u8 {
+        // SAFETY: the caller made sure that what is used and these fit.
+        let room = unsafe { self.start.add(self.used) };
+        self.used += bytes.next_multiple_of(64);
+        room
+    }
+
+    fn fits(&self, bytes: usize) -> bool {
+        self.used + bytes.next_multiple_of(64) <= STAGING
     }
 }
 
@@ -218,14 +281,17 @@ impl Gpu {
         }
         let (device, facts) = driver.facts(index)?;
         let (mut context, mut stream) = (std::ptr::null_mut(), std::ptr::null_mut());
+        let mut staging = std::ptr::null_mut();
         // SAFETY: the handles have places; the stream does not wait for the legacy one (flag 1).
         unsafe {
             driver
                 .check("cuDevicePrimaryCtxRetain", (driver.cuDevicePrimaryCtxRetain)(&mut context, device))?;
             driver.check("cuCtxSetCurrent", (driver.cuCtxSetCurrent)(context))?;
             driver.check("cuStreamCreate", (driver.cuStreamCreate)(&mut stream, 1))?;
+            driver.check("cuMemHostAlloc", (driver.cuMemHostAlloc)(&mut staging, STAGING, 0))?;
         }
-        Ok(Gpu { inner: Arc::new(Inner { driver, facts, device, context, stream }), compiler })
+        let staging = Mutex::new(Staging { start: staging.cast(), used: 0 });
+        Ok(Gpu { inner: Arc::new(Inner { driver, facts, device, context, stream, staging }), compiler })
     }
 
     /// What is known of it, free memory included.
@@ -307,23 +373,33 @@ impl Runtime for Gpu {
         if bytes.is_empty() {
             return Ok(());
         }
-        let stream = self.inner.stream;
-        // SAFETY: the memory holds as many bytes. From memory that is not pinned the driver has copied all of it to its
-        // own when it returns.
-        self.inner.call("cuMemcpyHtoDAsync", |driver| unsafe {
-            (driver.cuMemcpyHtoDAsync_v2)(to, bytes.as_ptr().cast(), bytes.len(), stream)
-        })
+        if bytes.len() > MOST_STAGED {
+            return self.inner.copy_in(to, bytes.as_ptr(), bytes.len());
+        }
+        let mut staging = self.inner.staging();
+        if !staging.fits(bytes.len()) {
+            self.inner.wait(&mut staging)?;
+        }
+        let room = staging.room(bytes.len());
+        // SAFETY: the room is as large, nobody else's, and read by no copy under way.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), room, bytes.len()) };
+        self.inner.copy_in(to, room, bytes.len())
     }
     fn download(&self, from: u64, bytes: &mut [u8]) -> Result<(), CudaError> {
         if bytes.is_empty() {
             return Ok(());
         }
-        let stream = self.inner.stream;
-        // SAFETY: the memory holds as many bytes, and the host's are written before the wait below ends.
-        self.inner.call("cuMemcpyDtoHAsync", |driver| unsafe {
-            (driver.cuMemcpyDtoHAsync_v2)(bytes.as_mut_ptr().cast(), from, bytes.len(), stream)
-        })?;
-        self.synchronise()
+        let mut staging = self.inner.staging();
+        if bytes.len() > MOST_STAGED || !staging.fits(bytes.len()) {
+            self.inner.copy_out(bytes.as_mut_ptr(), from, bytes.len())?;
+            return self.inner.wait(&mut staging);
+        }
+        let room = staging.room(bytes.len());
+        self.inner.copy_out(room, from, bytes.len())?;
+        self.inner.wait(&mut staging)?;
+        // SAFETY: the room is as large, and the device has written it.
+        unsafe { std::ptr::copy_nonoverlapping(room, bytes.as_mut_ptr(), bytes.len()) };
+        Ok(())
     }
     fn copy(&self, to: u64, from: u64, bytes: usize) -> Result<(), CudaError> {
         if bytes == 0 {
@@ -388,9 +464,7 @@ impl Runtime for Gpu {
         })
     }
     fn synchronise(&self) -> Result<(), CudaError> {
-        let stream = self.inner.stream;
-        // SAFETY: the stream lives as long as this.
-        self.inner.call("cuStreamSynchronize", |driver| unsafe { (driver.cuStreamSynchronize)(stream) })
+        self.inner.wait(&mut self.inner.staging())
     }
     fn record(&self) -> Result<bool, CudaError> {
         let stream = self.inner.stream;

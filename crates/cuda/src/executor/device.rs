@@ -1,14 +1,15 @@
 //! A GPU as a device: loading models, running plain functions, explaining plans.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Instant;
 
 use fiddlehead_forest::{Forest, SessionId};
 use fiddlehead_graph::{Element, Graph, Input, ModelGraph, NodeId};
 use fiddlehead_plan::{
     Choice, Collected, Device, DeviceError, Executor, Family, InputBuffers, LoadOptions, MemoryReport,
-    ModelExecutor, Numerics, PlanReport, Policy, Regime, StepMachine, StepReport, Values, Weights, Workload,
-    plain_function,
+    ModelExecutor, Numerics, PlanReport, Policy, Regime, StepMachine, StepReport, UploadObserver, Values,
+    Weights, Workload, plain_function,
 };
 use fiddlehead_storage::Tensor;
 
@@ -17,6 +18,9 @@ use super::states::StateStore;
 use crate::emit::{Context, Kernel, Program, lower};
 use crate::memory::{Block, Pool};
 use crate::runtime::Runtime;
+
+/// Bytes of a weight that are copied before the next word about it.
+const UPLOADED_AT_ONCE: usize = 16 << 20;
 
 /// A GPU, or whatever else runs CUDA kernels.
 #[derive(Clone)]
@@ -35,6 +39,26 @@ impl CudaDevice {
     /// The device that launches every kernel by itself: to be compared with recorded launches.
     pub fn eager(self) -> CudaDevice {
         CudaDevice { record: false, ..self }
+    }
+
+    /// Bytes a second, those read and those written together, of so many copies of `bytes` bytes within the device, one
+    /// after the other: what a kernel that only moves memory could reach.
+    ///
+    /// # Errors
+    /// When two such blocks of memory cannot be had.
+    pub fn copy_bandwidth(&self, bytes: usize, repeats: u32) -> Result<f64, DeviceError> {
+        let pool = Pool::new(Arc::clone(&self.runtime));
+        let (from, to) = (pool.take(bytes)?, pool.take(bytes)?);
+        let runtime = &self.runtime;
+        runtime.fill(from.address, 1, bytes)?;
+        runtime.copy(to.address, from.address, bytes)?;
+        runtime.synchronise()?;
+        let started = Instant::now();
+        for _ in 0..repeats {
+            runtime.copy(to.address, from.address, bytes)?;
+        }
+        runtime.synchronise()?;
+        Ok(2.0 * bytes as f64 * f64::from(repeats) / started.elapsed().as_secs_f64())
     }
 
     /// The times of the kernels of a plain function, each the mean of so many launches.
@@ -67,8 +91,8 @@ impl CudaDevice {
         let policy = CudaDevice::policy(options)?;
         let pool = Pool::new(Arc::clone(&self.runtime));
         let program = lower(graph, Context { weights, policy: &policy })?;
-        let blocks = upload(&pool, &program, &mut HashMap::new())?;
-        let mut machine = Machine::new(program, blocks, pool)?;
+        let blocks = Uploads::of(&pool, std::slice::from_ref(&program), None).blocks(&program)?;
+        let mut machine = Machine::new(program, blocks, Arc::clone(&pool))?;
         let forest = Forest::single_chain(SessionId(0), 0, rows)
             .map_err(|error| DeviceError::Option(error.to_string()))?;
         let zeros = |input: &Input| {
@@ -104,7 +128,7 @@ impl CudaDevice {
         let mut found = Vec::new();
         for (place, output) in graph.outputs().iter().enumerate() {
             let mut collected = Collected::new(graph.node(output.node).element);
-            collected.extend(&machine.words(place)?.1);
+            collected.extend(&machine.words(place)?);
             found.push(collected.values);
         }
         Ok((machine, found))
@@ -136,29 +160,56 @@ impl std::fmt::Debug for CudaDevice {
     }
 }
 
-/// Copies weights to the device, those of one name once.
-fn upload(
-    pool: &Arc<Pool>,
-    program: &Program,
-    known: &mut HashMap<String, Arc<Block>>,
-) -> Result<Vec<Arc<Block>>, DeviceError> {
-    let mut blocks = Vec::new();
-    for (param, tensor) in program.graph.params().iter().zip(&program.weights) {
-        if let Some(block) = known.get(&param.name) {
-            blocks.push(Arc::clone(block));
-            continue;
-        }
-        let block = Arc::new(copy_weight(pool, tensor)?);
-        known.insert(param.name.clone(), Arc::clone(&block));
-        blocks.push(block);
-    }
-    Ok(blocks)
+/// Weights on their way to the device, those of one name once.
+struct Uploads<'a> {
+    pool: &'a Arc<Pool>,
+    observer: Option<&'a dyn UploadObserver>,
+    known: HashMap<String, Arc<Block>>,
+    done: u64,
+    all: u64,
 }
 
-fn copy_weight(pool: &Arc<Pool>, tensor: &Tensor) -> Result<Block, DeviceError> {
-    let block = pool.take(tensor.bytes().len())?;
-    pool.runtime.upload(block.address, tensor.bytes())?;
-    Ok(block)
+impl<'a> Uploads<'a> {
+    /// The weights of some programs.
+    fn of(
+        pool: &'a Arc<Pool>,
+        programs: &[Program],
+        observer: Option<&'a dyn UploadObserver>,
+    ) -> Uploads<'a> {
+        let mut names = HashSet::new();
+        let weights = programs.iter().flat_map(|program| program.graph.params().iter().zip(&program.weights));
+        let first = weights.filter(|(param, _)| names.insert(param.name.as_str()));
+        let all = first.map(|(_, tensor)| tensor.bytes().len() as u64).sum();
+        Uploads { pool, observer, known: HashMap::new(), done: 0, all }
+    }
+
+    /// By parameter of a program: its weight on the device.
+    fn blocks(&mut self, program: &Program) -> Result<Vec<Arc<Block>>, DeviceError> {
+        let mut blocks = Vec::new();
+        for (param, tensor) in program.graph.params().iter().zip(&program.weights) {
+            if let Some(block) = self.known.get(&param.name) {
+                blocks.push(Arc::clone(block));
+                continue;
+            }
+            let block = Arc::new(self.copy(tensor)?);
+            self.known.insert(param.name.clone(), Arc::clone(&block));
+            blocks.push(block);
+        }
+        Ok(blocks)
+    }
+
+    fn copy(&mut self, tensor: &Tensor) -> Result<Block, DeviceError> {
+        let bytes = tensor.bytes();
+        let block = self.pool.take(bytes.len())?;
+        for (place, piece) in bytes.chunks(UPLOADED_AT_ONCE).enumerate() {
+            self.pool.runtime.upload(block.address + (place * UPLOADED_AT_ONCE) as u64, piece)?;
+            self.done += piece.len() as u64;
+            if let Some(observer) = self.observer {
+                observer.uploaded(self.done, self.all);
+            }
+        }
+        Ok(block)
+    }
 }
 
 impl Device for CudaDevice {
@@ -174,16 +225,17 @@ impl Device for CudaDevice {
     ) -> Result<Box<dyn Executor>, DeviceError> {
         let policy = CudaDevice::policy(&options)?;
         let pool = Pool::new(Arc::clone(&self.runtime));
-        let mut known = HashMap::new();
+        let lowered = |graph| lower(graph, Context { weights: &weights, policy: &policy });
+        let programs = model.steps.iter().map(lowered).collect::<Result<Vec<_>, _>>()?;
+        let mut uploads = Uploads::of(&pool, &programs, options.uploads.as_deref());
         let mut steps = Vec::new();
-        for graph in &model.steps {
-            let program = lower(graph, Context { weights: &weights, policy: &policy })?;
-            let blocks = upload(&pool, &program, &mut known)?;
+        for program in programs {
+            let blocks = uploads.blocks(&program)?;
             let mut machine = Machine::new(program, blocks, Arc::clone(&pool))?;
             machine.record = self.record;
             steps.push(machine);
         }
-        let weight_bytes = known.values().map(|block| block.bytes).sum();
+        let weight_bytes = uploads.known.values().map(|block| block.bytes).sum();
         Ok(Box::new(ModelExecutor::new(model, steps, options, weight_bytes)))
     }
 

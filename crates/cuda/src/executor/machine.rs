@@ -8,11 +8,13 @@ use fiddlehead_forest::Forest;
 use fiddlehead_graph::{Graph, NodeId};
 use fiddlehead_plan::memory::{Lifetime, place};
 use fiddlehead_plan::{
-    Collected, DeviceError, InputBuffers, MemoryPlan, MemoryReport, PlanReport, Regime, StepMachine,
+    Choosing, Chosen, Collected, DeviceError, InputBuffers, MemoryPlan, MemoryReport, PlanReport, Regime,
+    StepMachine,
 };
 
 use super::batch::Batch;
 use super::device::report;
+use super::sampler::{self, CHOSEN, Sampler};
 use super::session::CudaSession;
 use crate::emit::{Argument, Grid, Kernel, Program, Report, Rows, RowsOf, elements};
 use crate::error::CudaError;
@@ -21,6 +23,8 @@ use crate::runtime::{Function, KernelName, Recording, Runtime};
 
 /// Bytes of `struct Trap` in `kernels/prelude.cuh`.
 const TRAP: usize = 40;
+/// Where chosen tokens begin, after the trap: both come to the host at once.
+const TOKENS: usize = 48;
 
 /// How long one kernel of a program takes.
 #[derive(Clone, Debug)]
@@ -66,7 +70,10 @@ pub(super) struct Machine {
     /// By buffer: those written at loading.
     persistent: Vec<Option<Block>>,
     plans: HashMap<(Regime, usize), Plan>,
-    trap: Block,
+    /// What a run tells the host: its trap, and the tokens that were chosen after it.
+    outcome: Block,
+    /// Made when tokens are first chosen.
+    sampler: Option<Sampler>,
     /// The batch that ran last, and its plan.
     pub batch: Batch,
     last: (Regime, usize),
@@ -94,7 +101,7 @@ impl Machine {
             .iter()
             .map(|buffer| buffer.persistent.then(|| pool.take(buffer.words * 4)).transpose())
             .collect::<Result<_, _>>()?;
-        let trap = pool.take(TRAP)?;
+        let outcome = pool.take(TRAP)?;
         let mut machine = Machine {
             program,
             functions,
@@ -102,7 +109,8 @@ impl Machine {
             constants,
             persistent,
             plans: HashMap::new(),
-            trap,
+            outcome,
+            sampler: None,
             batch: Batch::default(),
             last: (Regime::default(), 0),
             record: true,
@@ -117,7 +125,7 @@ impl Machine {
         let batch = Batch::alone(&self.program);
         let block = self.pool.take(batch.bytes())?;
         self.reset_trap()?;
-        self.pool.runtime.upload(block.address, &batch.encode(block.address, self.trap.address))?;
+        self.pool.runtime.upload(block.address, &batch.encode(block.address, self.outcome.address))?;
         for (index, kernel) in self.program.prologue.iter().enumerate() {
             let argument = |argument: &Argument| match *argument {
                 Argument::Batch => block.address,
@@ -213,10 +221,12 @@ impl Machine {
     /// Runs once, without a session.
     pub(super) fn run_alone(&mut self, inputs: &InputBuffers<'_>) -> Result<(), DeviceError> {
         let batch = Batch::alone(&self.program);
-        self.execute(batch, inputs, None)
+        self.start(batch, inputs, None)?;
+        self.check_trap()
     }
 
-    fn execute(
+    /// Starts a run. Nobody waits for it: its outcome is on the device.
+    fn start(
         &mut self,
         mut batch: Batch,
         inputs: &InputBuffers<'_>,
@@ -250,7 +260,7 @@ impl Machine {
         self.reset_trap()?;
         let plan = &self.plans[&key];
         let runtime = &self.pool.runtime;
-        let encoded = self.batch.encode(plan.batch.address, self.trap.address);
+        let encoded = self.batch.encode(plan.batch.address, self.outcome.address);
         runtime.upload(plan.batch.address, &encoded)?;
         for (block, words) in plan.inputs.iter().zip(inputs.words()) {
             let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
@@ -264,7 +274,7 @@ impl Machine {
                 session.begin(&self.pool, segment.count(), &initial)?;
             }
         }
-        self.check_trap()
+        Ok(())
     }
 
     /// Launches a regime's kernels: eagerly the first time, recorded the second, replayed from then on.
@@ -323,17 +333,26 @@ impl Machine {
     }
 
     fn reset_trap(&self) -> Result<(), CudaError> {
-        self.pool.runtime.fill(self.trap.address, 0xff, TRAP)
+        self.pool.runtime.fill(self.outcome.address, 0xff, TRAP)
     }
 
-    /// The error of the trap that counts, if any.
+    /// Waits for a run; the error of the trap that counts, if any.
     fn check_trap(&self) -> Result<(), DeviceError> {
-        let mut bytes = [0u8; TRAP];
-        self.pool.runtime.download(self.trap.address, &mut bytes)?;
+        self.outcome(0).map(|_| ())
+    }
+
+    /// Waits for a run; the bytes of so many chosen tokens.
+    ///
+    /// # Errors
+    /// The trap that counts, if any.
+    fn outcome(&self, tokens: usize) -> Result<Vec<u8>, DeviceError> {
+        let mut bytes = vec![0u8; if tokens == 0 { TRAP } else { TOKENS + tokens * CHOSEN }];
+        self.pool.runtime.download(self.outcome.address, &mut bytes)?;
         let words = bytes.as_chunks::<8>().0;
         let key = u64::from_le_bytes(words[0]);
         if key == u64::MAX {
-            return Ok(());
+            bytes.drain(..TOKENS.min(bytes.len()));
+            return Ok(bytes);
         }
         let told = u64::from_le_bytes(words[1]) == key;
         let number = |place: usize| i64::from_le_bytes(words[place]);
@@ -341,17 +360,32 @@ impl Machine {
         Err(self.program.traps.error(Report { code: key as u32, numbers }))
     }
 
-    /// The words of an output of the run that was last: all rows of its set.
-    pub(super) fn words(&self, place: usize) -> Result<(usize, Vec<u32>), CudaError> {
+    /// Where an output of the run that was last lies: its first row, words of a row, and the forest nodes of its rows, if
+    /// every row has its own.
+    fn placed(&self, place: usize) -> (u64, usize, Option<&[u32]>) {
         let (node, set) = self.program.outputs[place];
-        let Some(plan) = self.plans.get(&self.last) else { return Ok((0, Vec::new())) };
+        let address = self.plans.get(&self.last).map_or(0, |plan| self.buffer_address(plan, node));
         let words = self.program.buffer(node).map_or(0, |buffer| self.program.buffers[buffer].words);
-        let rows = set.map_or(1, |set| self.batch.sets[set.0].len());
-        let mut bytes = vec![0u8; words * rows * 4];
-        self.pool.runtime.download(self.buffer_address(plan, node), &mut bytes)?;
-        let values = bytes.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word)).collect();
-        Ok((words, values))
+        (address, words, set.map(|set| &self.batch.sets[set.0][..]))
     }
+
+    /// Words on the device.
+    fn words_at(&self, address: u64, count: usize) -> Result<Vec<u32>, CudaError> {
+        let mut bytes = vec![0u8; count * 4];
+        self.pool.runtime.download(address, &mut bytes)?;
+        Ok(bytes.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word)).collect())
+    }
+
+    /// The words of an output of a function that was called.
+    pub(super) fn words(&self, place: usize) -> Result<Vec<u32>, CudaError> {
+        let (address, words, _) = self.placed(place);
+        self.words_at(address, words)
+    }
+}
+
+/// The row of a node among those of an output.
+fn row_of(rows: Option<&[u32]>, node: u32) -> usize {
+    rows.map_or(0, |rows| rows.binary_search(&node).unwrap_or_default())
 }
 
 impl StepMachine for Machine {
@@ -382,15 +416,45 @@ impl StepMachine for Machine {
         sessions: &mut [&mut CudaSession],
     ) -> Result<(), DeviceError> {
         let batch = Batch::rows(&self.program, forest);
-        self.execute(batch, inputs, Some((forest, sessions)))
+        self.start(batch, inputs, Some((forest, sessions)))?;
+        self.check_trap()
+    }
+
+    fn run_and_choose(
+        &mut self,
+        forest: &Forest,
+        inputs: &InputBuffers<'_>,
+        sessions: &mut [&mut CudaSession],
+        choosing: Choosing<'_>,
+    ) -> Result<Vec<Chosen>, DeviceError> {
+        let Choosing { output, nodes, choices } = choosing;
+        let bytes = TOKENS + nodes.len() * CHOSEN;
+        if self.outcome.bytes < bytes {
+            self.outcome = self.pool.take(bytes.next_power_of_two())?;
+        }
+        let batch = Batch::rows(&self.program, forest);
+        self.start(batch, inputs, Some((forest, sessions)))?;
+        if nodes.is_empty() {
+            return self.check_trap().map(|()| Vec::new());
+        }
+        let (address, words, placed) = self.placed(output);
+        let logits = nodes.iter().map(|&node| address + (row_of(placed, node) * words * 4) as u64).collect();
+        let rows = sampler::Rows { logits, vocabulary: words, choices };
+        let sampler = match &mut self.sampler {
+            Some(sampler) => sampler,
+            none => none.insert(Sampler::new(&self.pool)?),
+        };
+        sampler.launch(&rows, self.outcome.address + TOKENS as u64)?;
+        Ok(sampler::read(&self.outcome(nodes.len())?, choices))
     }
 
     fn output(&self, place: usize, nodes: &[u32], rows: &mut Collected) -> Result<(), DeviceError> {
-        let (words, all) = self.words(place)?;
-        let (_, set) = self.program.outputs[place];
-        for node in nodes {
-            let row = set.map_or(0, |set| self.batch.sets[set.0].binary_search(node).unwrap_or_default());
-            rows.extend(&all[row * words..(row + 1) * words]);
+        let (address, words, placed) = self.placed(place);
+        let wanted: Vec<usize> = nodes.iter().map(|&node| row_of(placed, node)).collect();
+        let (Some(&first), Some(&last)) = (wanted.first(), wanted.last()) else { return Ok(()) };
+        let found = self.words_at(address + (first * words * 4) as u64, (last - first + 1) * words)?;
+        for row in wanted {
+            rows.extend(&found[(row - first) * words..][..words]);
         }
         Ok(())
     }
@@ -409,7 +473,8 @@ impl StepMachine for Machine {
         let mirrors = self.persistent.iter().flatten().chain(&self.constants).map(|block| block.bytes);
         MemoryReport {
             mirrors: mirrors.sum(),
-            scratch: self.plans.values().map(held).sum(),
+            scratch: self.plans.values().map(held).sum::<usize>()
+                + self.sampler.as_ref().map_or(0, Sampler::bytes),
             ..MemoryReport::default()
         }
     }

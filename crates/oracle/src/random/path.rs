@@ -3,7 +3,7 @@
 use super::VOCABULARY;
 use super::contract::group;
 use super::sketch::{
-    Sketch, add, axis, between, div, float, greatest, int, less, load, mul, past, select, sub, unary,
+    Ending, Sketch, add, axis, between, div, float, greatest, int, less, load, mul, past, select, sub, unary,
 };
 use fiddlehead_graph::{Element, Expr, Fold, FoldKind, Range, Unary};
 
@@ -29,7 +29,8 @@ pub(super) fn window(sketch: &mut Sketch) {
         3 => {
             // The same window by absolute depth.
             let start = greatest(int(0), sub(Expr::Here, int(taps - 1)));
-            let range = between(start, add(Expr::Here, int(1)), Some(taps));
+            let ending = Ending::inclusive_once_in(3, &mut sketch.random);
+            let range = between(start, Expr::Here, ending, Some(taps));
             let fold = Fold { kind: FoldKind::Sum, axes: vec![range] };
             let body = past(rows, axis(1), [axis(0)]);
             let axes = vec![Range::Fixed(width)];
@@ -57,11 +58,14 @@ pub(super) fn attention(sketch: &mut Sketch) {
     let (keys, values) = (sketch.name("keys"), sketch.name("values"));
     let (keys, values) = (sketch.builder.history(keys, k), sketch.builder.history(values, v));
     let group = group(sketch, heads, groups);
-    let end = || add(Expr::Here, int(1));
+    // Of one program all ranges of a path end alike, as those that a text names once do.
+    let ending = Ending::inclusive_once_in(4, &mut sketch.random);
     let sliding = sketch.random.one_in(3).then(|| 1 + sketch.random.below(6));
     let path = || match sliding {
-        Some(most) => between(greatest(int(0), sub(Expr::Here, int(most - 1))), end(), Some(most)),
-        None => between(int(0), end(), None),
+        Some(most) => {
+            between(greatest(int(0), sub(Expr::Here, int(most - 1))), Expr::Here, ending, Some(most))
+        }
+        None => between(int(0), Expr::Here, ending, None),
     };
     let product = mul(load(q, [axis(0), axis(2)]), past(keys, axis(1), [group.clone(), axis(2)]));
     let dots = Fold { kind: FoldKind::Sum, axes: vec![Range::Fixed(depth)] };

@@ -209,9 +209,27 @@ pub(super) fn fixed(shape: &[usize]) -> Vec<Range> {
     shape.iter().map(|&extent| Range::Fixed(extent)).collect()
 }
 
-/// `start .. end`.
-pub(super) fn between(start: Expr, end: Expr, bound: Option<usize>) -> Range {
-    Range::Between { start, end, inclusive: false, bound }
+/// The two ways to write a range by its last value.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Ending {
+    /// `start .. last + 1`, which is what lowering makes of most ranges.
+    Open,
+    /// `start ..= last`.
+    Inclusive,
+}
+
+impl Ending {
+    /// One of the two, the second once in `count` times.
+    pub fn inclusive_once_in(count: usize, random: &mut SplitMix) -> Ending {
+        if random.one_in(count) { Ending::Inclusive } else { Ending::Open }
+    }
+}
+
+/// The values from `start` to `last`.
+pub(super) fn between(start: Expr, last: Expr, ending: Ending, bound: Option<usize>) -> Range {
+    let inclusive = ending == Ending::Inclusive;
+    let end = if inclusive { last } else { add(last, int(1)) };
+    Range::Between { start, end, inclusive, bound }
 }
 
 pub(super) fn axis(axis: usize) -> Expr {

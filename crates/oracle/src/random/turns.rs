@@ -1,7 +1,7 @@
 //! Motifs with an order or a dependent range inside one node.
 
 use super::sketch::{
-    Sketch, add, axis, between, div, equal, fixed, float, int, load, mul, past, rem, sub, unary,
+    Ending, Sketch, add, axis, between, div, equal, fixed, float, int, load, mul, past, rem, sub, unary,
 };
 use fiddlehead_graph::builder::GraphBuilder;
 use fiddlehead_graph::{
@@ -12,7 +12,8 @@ use fiddlehead_graph::{
 pub(super) fn triangle(sketch: &mut Sketch) {
     let (a, b) = (sketch.vector(), sketch.vector());
     let width = sketch.width;
-    let upto = || between(int(0), add(axis(0), int(1)), Some(width));
+    let ending = Ending::inclusive_once_in(2, &mut sketch.random);
+    let upto = || between(int(0), axis(0), ending, Some(width));
     let product = mul(load(a.node, [axis(0)]), load(b.node, [axis(1)]));
     let local = sketch.tensor(vec![Range::Fixed(width), upto()], None, Element::F32, product);
     let kind = if sketch.random.one_in(2) { FoldKind::Sum } else { FoldKind::Max };

@@ -21,14 +21,10 @@ impl PathCounts {
         *self.generated.entry(token).or_insert(0) += 1;
     }
 
-    /// Every token on the path, once.
-    pub(crate) fn seen(&self) -> impl Iterator<Item = u32> + '_ {
+    /// Every token on the path, once, with how often it was generated: 0 for one of the prompt alone.
+    pub fn tokens(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
         let only_prompt = self.prompt.iter().filter(|token| !self.generated.contains_key(token));
-        self.generated.keys().chain(only_prompt).copied()
-    }
-
-    /// Every generated token with how often it was generated.
-    pub(crate) fn generated(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
-        self.generated.iter().map(|(&token, &count)| (token, count))
+        let generated = self.generated.iter().map(|(&token, &count)| (token, count));
+        generated.chain(only_prompt.map(|&token| (token, 0)))
     }
 }

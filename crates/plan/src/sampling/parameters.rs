@@ -1,6 +1,6 @@
 //! What a user may say about sampling.
 
-use crate::SamplingError;
+use super::SamplingError;
 
 /// How the next token is chosen from the logits. Applied in this order: penalties, temperature, top-k, top-p, min-p.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -69,7 +69,7 @@ impl Sampling {
     }
 
     /// Whether the path changes the logits.
-    pub(crate) fn penalises(&self) -> bool {
+    pub fn penalises(&self) -> bool {
         self.repetition_penalty != 1.0 || self.presence_penalty != 0.0 || self.frequency_penalty != 0.0
     }
 }

@@ -4,27 +4,36 @@
 //! tokens were sampled before, nor of the rows beside it. A token sampled from a drafted node is therefore the token
 //! that plain decoding samples, and batches, chunks and replays change nothing.
 
+use super::real::ln;
+
 /// The noise of every candidate at one position of one choice.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Noise {
+pub struct Noise {
     key: u64,
 }
 
 impl Noise {
     /// `position` is the absolute position on the path of the token to be chosen.
-    pub(crate) fn at(seed: u64, choice: u32, position: usize) -> Noise {
+    pub fn at(seed: u64, choice: u32, position: usize) -> Noise {
         Noise { key: mix(mix(mix(seed) ^ u64::from(choice)) ^ position as u64) }
     }
 
     /// A uniform number strictly between zero and one.
-    pub(crate) fn uniform(self, token: u32) -> f64 {
-        let bits = mix(self.key ^ u64::from(token)) >> 11;
-        (bits as f64 + 0.5) * (1.0 / (1u64 << 53) as f64)
+    pub fn uniform(self, token: u32) -> f64 {
+        // One bit fewer than f64 holds, so that the half is exact and the greatest stays below one.
+        let bits = mix(self.key ^ u64::from(token)) >> 12;
+        (bits as f64 + 0.5) * (1.0 / (1u64 << 52) as f64)
     }
 
     /// A number of the standard Gumbel distribution: the greatest of `logit + gumbel` is a sample of the softmax.
-    pub(crate) fn gumbel(self, token: u32) -> f64 {
-        -(-self.uniform(token).ln()).ln()
+    /// It is below 37.
+    pub fn gumbel(self, token: u32) -> f64 {
+        -ln(-ln(self.uniform(token)))
+    }
+
+    /// What the noise of each token is mixed from.
+    pub fn key(self) -> u64 {
+        self.key
     }
 }
 
