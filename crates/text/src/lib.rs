@@ -24,6 +24,7 @@ mod ends;
 mod error;
 mod growth;
 mod parts;
+mod post_processor;
 mod pre_tokenizers;
 mod request;
 mod specials;

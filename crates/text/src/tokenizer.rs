@@ -9,6 +9,7 @@ use tokenizers::{Encoding, Model, OffsetType, PreTokenizedString, PreTokenizer};
 
 use crate::decoder::TokenDecoder;
 use crate::growth;
+use crate::post_processor;
 use crate::specials::{Joins, SpecialTexts, free_mark};
 use crate::vocabulary::{Added, Vocabulary};
 use crate::{ChatRequest, ChatTemplate, Detokenizer, DetokenizerOptions, TextError};
@@ -75,6 +76,8 @@ impl Tokenizer {
             .map(|(&id, token)| (id, Added { content: token.content.clone(), special: token.special }))
             .collect();
         let vocabulary = Vocabulary::new(entries, added, &decoder)?;
+        let processor = pipeline.get_post_processor().map_or(Ok(Value::Null), serde_json::to_value);
+        post_processor::check(&processor.map_err(|error| bad(error.to_string()))?, vocabulary.size())?;
         let leading_spaces = decoder.leading_spaces;
         Ok(Tokenizer { inner: Arc::new(Inner { pipeline, specials, vocabulary, leading_spaces }) })
     }
