@@ -48,7 +48,7 @@ fn gate_and_up_apart_or_in_one_weight() {
     let found: Vec<Contraction> = contractions(&graph).0;
     assert_eq!(merges(&graph, &found).len(), 1);
     // The activation rides on the second product.
-    let fused = fusions(&graph, &sites);
+    let (fused, _) = fusions(&graph, &sites);
     assert_eq!(fused.len(), 1, "{fused:?}");
     assert_eq!((fused[0].site, fused[0].epilogue.len()), (found[1].node, 1));
 

@@ -168,7 +168,7 @@ fn large_models_are_quick() {
         .map(|_| {
             let start = Instant::now();
             let sites = assign_sites(&step);
-            let fused = fusions(&step, &sites);
+            let (fused, _) = fusions(&step, &sites);
             assert!(sites.sites.len() > 1000 && fused.len() > 300);
             start.elapsed()
         })

@@ -47,7 +47,7 @@ fn taps_as_a_fold() {
             assert_eq!(history_storage(&graph), [HistoryStorage::Ring { reach: taps }]);
             let sites = assign_sites(&graph);
             assert!(sites.sites.iter().any(|site| matches!(site, Site::Window(_))));
-            let fused = fusions(&graph, &sites);
+            let (fused, _) = fusions(&graph, &sites);
             assert_eq!(fused.len(), 1, "{fused:?}");
             assert_eq!(fused[0].epilogue.len(), 1);
         }

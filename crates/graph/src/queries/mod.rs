@@ -86,6 +86,8 @@ pub enum Rule {
     DeltaRule,
     /// A fold along rows.
     Reduction,
+    /// Elementwise work that rides on a site.
+    Fusion,
     /// An index that stays inside its axis.
     Bounds,
 }
@@ -100,6 +102,7 @@ impl std::fmt::Display for Rule {
             Rule::Recurrence => "an affine recurrence",
             Rule::DeltaRule => "a delta rule",
             Rule::Reduction => "a reduction",
+            Rule::Fusion => "fused with what reads it",
             Rule::Bounds => "a proven index",
         })
     }
