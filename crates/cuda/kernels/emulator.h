@@ -134,6 +134,21 @@ template <class T> static T __shfl_sync(unsigned, T value, int lane) {
 template <class T> static T __shfl_xor_sync(unsigned mask, T value, int step) {
     return __shfl_sync(mask, value, (emulator::current & 31) ^ step);
 }
+template <class T> static T __shfl_up_sync(unsigned mask, T value, int step) {
+    int lane = emulator::current & 31;
+    return __shfl_sync(mask, value, lane < step ? lane : lane - step);
+}
+static unsigned __ballot_sync(unsigned mask, bool value) {
+    unsigned found = value ? 1u << (emulator::current & 31) : 0;
+    for (int step = 16; step > 0; step >>= 1) found |= __shfl_xor_sync(mask, found, step);
+    return found;
+}
+static int __popc(unsigned bits) { return __builtin_popcount(bits); }
+static int atomicAdd(int* at, int more) {
+    int old = *at;
+    *at = old + more;
+    return old;
+}
 static bool __any_sync(unsigned mask, bool value) {
     int found = value;
     for (int step = 16; step > 0; step >>= 1) found |= __shfl_xor_sync(mask, found, step);

@@ -5,7 +5,7 @@ use std::fmt;
 
 use crate::device::DeviceError;
 
-/// Families of sites that have kernels of their own beside the general one.
+/// Families of sites that have kernels of their own beside the general one, and what joins several pieces of work in one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Family {
     /// Sums of products of two reads.
@@ -14,17 +14,20 @@ pub enum Family {
     Attention,
     /// State updates.
     Recurrence,
+    /// Work that shares a launch, or rides on a contraction without passing through memory. It leaves the bits alone.
+    Fusion,
 }
 
 impl Family {
     /// All of them, in the order they are printed.
-    pub const ALL: [Family; 3] = [Family::Contraction, Family::Attention, Family::Recurrence];
+    pub const ALL: [Family; 4] = [Family::Contraction, Family::Attention, Family::Recurrence, Family::Fusion];
     /// The name in options and reports.
     pub fn name(self) -> &'static str {
         match self {
             Family::Contraction => "contraction",
             Family::Attention => "attention",
             Family::Recurrence => "recurrence",
+            Family::Fusion => "fusion",
         }
     }
 }

@@ -108,6 +108,7 @@ pub(super) fn candidates(family: Family) -> &'static [&'static str] {
         Family::Contraction => &["rows", "integer", "bf16", "strided"],
         Family::Attention => &["pages"],
         Family::Recurrence => &["serial", "block"],
+        Family::Fusion => &[],
     }
 }
 

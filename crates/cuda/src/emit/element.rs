@@ -25,7 +25,7 @@ pub(crate) enum Spread {
 const LONG_FOLD: usize = 32;
 
 /// Whether a warp computes an element of the node.
-fn by_warp(compute: &Compute) -> bool {
+pub(super) fn by_warp(compute: &Compute) -> bool {
     let Some(fold) = &compute.fold else { return false };
     if matches!(fold.kind, FoldKind::Ordered { .. }) {
         return false;
@@ -221,6 +221,25 @@ pub(crate) fn decode(kernel: &mut Kernel, place: &str, shape: &[usize]) -> Vec<S
         inner = inner.saturating_mul(shape[axis]).max(1);
     }
     names
+}
+
+/// Writes elementwise nodes one after another at one place, counted row-major, which all have in common; gives the name
+/// of the last one's value. Each reads those before it, and what the writer knows, at its own place.
+pub(crate) fn chain(writer: &mut Writer<'_, '_>, nodes: &[NodeId], place: &str) -> Option<String> {
+    let graph = writer.scope.graph;
+    let mut shape = None;
+    for &node in nodes {
+        let NodeKind::Compute(compute) = &graph.node(node).kind else { return None };
+        let own = graph.shape(node)?;
+        if shape.as_ref() != Some(&own) {
+            writer.axes = decode(writer.kernel, place, &own);
+            shape = Some(own);
+        }
+        writer.reader = node;
+        let name = value(writer, compute, graph.node(node).element, false);
+        writer.known.push((node, name));
+    }
+    writer.known.last().map(|(_, name)| name.clone())
 }
 
 /// Writes what computes one element, the axes known; gives the name of the value.

@@ -20,6 +20,9 @@ pub(crate) struct Writer<'w, 'a> {
     pub accumulator: Option<(String, Element)>,
     /// Local tensors that are defined where the code stands, with the names of their functions.
     pub locals: Vec<(NodeId, String)>,
+    /// Tensors whose element at the place that the code stands at is in a variable: whatever reads one of them, reads it
+    /// there.
+    pub known: Vec<(NodeId, String)>,
 }
 
 /// A C expression and what it gives.
@@ -62,7 +65,8 @@ impl<'w, 'a> Writer<'w, 'a> {
         traps: &'w mut Traps,
         reader: NodeId,
     ) -> Writer<'w, 'a> {
-        Writer { kernel, scope, traps, reader, axes: Vec::new(), accumulator: None, locals: Vec::new() }
+        let (axes, locals, known) = (Vec::new(), Vec::new(), Vec::new());
+        Writer { kernel, scope, traps, reader, axes, accumulator: None, locals, known }
     }
 
     /// The same with names for its axes.
@@ -204,6 +208,9 @@ impl<'w, 'a> Writer<'w, 'a> {
     fn load(&mut self, node: NodeId, indices: &[Expr]) -> Code {
         let graph = self.scope.graph;
         let element = graph.node(node).element;
+        if let Some((_, name)) = self.known.iter().find(|(known, _)| *known == node) {
+            return Code::new(name.clone(), element);
+        }
         let name = graph.node(node).origin.name.clone();
         let Some(shape) = graph.shape(node) else { return self.local(node, indices) };
         let flat = self.flat(&shape, indices, &name);

@@ -3,17 +3,19 @@
 use std::collections::{HashMap, HashSet};
 
 use fiddlehead_graph::queries::{HistoryStorage, Variance};
-use fiddlehead_graph::{Element, Graph, NodeId, NodeKind};
+use fiddlehead_graph::{Element, Graph, NodeId};
 use fiddlehead_plan::order::{Duty, Facts, Piece, RowSet, ServedSite, SetIndex, Unit, Units, schedule};
-use fiddlehead_plan::{DeviceError, Policy, Weights, weights_of};
+use fiddlehead_plan::{DeviceError, Family, Policy, Weights, weights_of};
 use fiddlehead_storage::Tensor;
 
 use super::element::{Elements, Spread, assign, grid};
 use super::expression::Writer;
 use super::kernel::{Argument, Grid, Kernel, Rows};
+use super::layout::{Buffer, Carried, buffers, spots};
 use super::scan::{Constants, scan};
 use super::scope::{HistorySpot, RowsOf, Scope, Spot, elements};
-use super::sites::{self, Found};
+use super::shared::launches;
+use super::sites::{self, Found, Served};
 use super::traps::Traps;
 
 /// The text that every module starts with.
@@ -28,28 +30,6 @@ const PRELUDE: &str = concat!(
 pub(crate) struct Context<'a> {
     pub weights: &'a Weights,
     pub policy: &'a Policy,
-}
-
-/// Memory that kernels pass a tensor in.
-#[derive(Clone, Debug)]
-pub(crate) struct Buffer {
-    pub node: NodeId,
-    /// Words of one row.
-    pub words: usize,
-    pub rows: RowsOf,
-    /// Written once, at loading.
-    pub persistent: bool,
-    /// The first and the last kernel that touch it.
-    pub life: (usize, usize),
-}
-
-/// A state that a kernel carries from row to row, so that no row's value is kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Carried {
-    /// Words kept of each pending row, from which a commit walks its path again.
-    pub row_words: usize,
-    /// The kernel that does, by its place in [`Program::replays`].
-    pub replay: usize,
 }
 
 /// A graph ready to be compiled and run.
@@ -129,11 +109,16 @@ pub(crate) fn lower(graph: &Graph, context: Context<'_>) -> Result<Program, Devi
         all_traps: Traps::default(),
         kernels: Vec::new(),
         copied: Vec::new(),
+        fused: context.policy.serves(Family::Fusion),
     };
     lowering.prologue();
     let mut prologue = std::mem::take(&mut lowering.kernels);
-    let alone = |_: &Unit| false;
-    for piece in schedule(&found.graph, &units.units, &alone) {
+    let fused = lowering.fused;
+    let shared = |unit: &Unit| match unit.work {
+        Duty::Served(index) => fused && matches!(found.served[index.0], Served::Contract(_)),
+        _ => false,
+    };
+    for piece in schedule(&found.graph, &units.units, &shared) {
         lowering.piece(&piece);
     }
     lowering.ends();
@@ -180,96 +165,25 @@ fn name<'k>(kernels: impl Iterator<Item = &'k mut Kernel>) {
     }
 }
 
-fn spots(
-    graph: &Graph,
-    facts: &Facts,
-    units: &Units,
-    weights: &[Tensor],
-    constants: &mut Constants,
-) -> Vec<Spot> {
-    let place = |id: NodeId| match &graph.node(id).kind {
-        NodeKind::Input(input) => {
-            let rows = if graph.inputs()[input.index()].per_node { RowsOf::Node } else { RowsOf::Shared };
-            Spot::Words(Argument::Input(*input), rows)
-        }
-        NodeKind::Param(param) => Spot::Weight(Argument::Weight(*param), weights[param.index()].format()),
-        NodeKind::Constant(constant) => {
-            constants.push(constant.values.clone());
-            Spot::Words(Argument::Constant(constants.len() - 1), RowsOf::Shared)
-        }
-        NodeKind::State(state) => Spot::State(*state),
-        NodeKind::Scan(_) => Spot::Nowhere,
-        _ if facts.demand[id.index()].is_none() => Spot::Nowhere,
-        _ if graph.shape(id).is_none() => Spot::Local,
-        _ => Spot::Words(Argument::Buffer(id), units.set_of[id.index()].map_or(RowsOf::Shared, RowsOf::Set)),
-    };
-    graph.node_ids().map(place).collect()
-}
-
-/// Buffers with the kernels that touch them.
-fn buffers(
-    graph: &Graph,
-    facts: &Facts,
-    units: &Units,
-    prologue: &[Kernel],
-    kernels: &[Kernel],
-    copied: &[NodeId],
-) -> Result<Vec<Buffer>, DeviceError> {
-    let mut index: HashMap<NodeId, usize> = HashMap::new();
-    let mut buffers: Vec<Buffer> = Vec::new();
-    let steps = prologue.iter().map(|kernel| (0, kernel)).chain(kernels.iter().enumerate());
-    for (step, kernel) in steps {
-        for argument in &kernel.arguments {
-            let Argument::Buffer(node) = *argument else { continue };
-            let place = *index.entry(node).or_insert_with(|| {
-                let rows = units.set_of[node.index()].map_or(RowsOf::Shared, RowsOf::Set);
-                let persistent =
-                    facts.variance[node.index()] == Variance::Constant && !copied.contains(&node);
-                let words = elements(graph, node);
-                buffers.push(Buffer { node, words, rows, persistent, life: (step, step) });
-                buffers.len() - 1
-            });
-            buffers[place].life.1 = step;
-        }
-    }
-    let last = kernels.len();
-    for output in graph.outputs() {
-        if let Some(&place) = index.get(&output.node) {
-            buffers[place].life.1 = last;
-        }
-    }
-    for state in graph.states() {
-        if let Some(&place) = index.get(&state.initial) {
-            buffers[place].life = (0, last);
-        }
-    }
-    if let Some(buffer) = buffers.iter().find(|buffer| buffer.words > u32::MAX as usize) {
-        let name = &graph.node(buffer.node).origin.name;
-        return Err(DeviceError::Unsupported {
-            what: format!("`{name}`"),
-            why: "it has more elements than memory can hold".into(),
-        });
-    }
-    Ok(buffers)
-}
-
 /// Lowering under way.
-struct Lowering<'a> {
-    scope: Scope<'a>,
-    found: &'a Found,
-    facts: &'a Facts,
-    units: &'a Units,
+pub(super) struct Lowering<'a> {
+    pub(super) scope: Scope<'a>,
+    pub(super) found: &'a Found,
+    pub(super) facts: &'a Facts,
+    pub(super) units: &'a Units,
     constants: Constants,
     /// Of the kernel being written.
-    traps: Traps,
+    pub(super) traps: Traps,
     all_traps: Traps,
     kernels: Vec<Kernel>,
     /// Nodes copied to a buffer of their own, because somebody outside reads them.
     copied: Vec<NodeId>,
+    /// Whether work may share launches.
+    fused: bool,
 }
 
 impl Lowering<'_> {
-    fn kernel(&self, node: NodeId, grid: Grid, family: &'static str) -> Kernel {
+    pub(super) fn kernel(&self, node: NodeId, grid: Grid, family: &'static str) -> Kernel {
         let name = &self.scope.graph.node(node).origin.name;
         let letters: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
         let mut kernel = Kernel::new(letters, grid, family);
@@ -278,12 +192,12 @@ impl Lowering<'_> {
     }
 
     /// Adds a kernel; its traps come after those of the kernels before it.
-    fn push(&mut self, mut kernel: Kernel) {
+    pub(super) fn push(&mut self, mut kernel: Kernel) {
         kernel.traps = self.all_traps.extend(std::mem::take(&mut self.traps));
         self.kernels.push(kernel);
     }
 
-    fn rows(set: Option<SetIndex>) -> Rows {
+    pub(super) fn rows(set: Option<SetIndex>) -> Rows {
         set.map_or(Rows::One, Rows::Set)
     }
 
@@ -309,13 +223,57 @@ impl Lowering<'_> {
     fn piece(&mut self, piece: &Piece) {
         match piece {
             Piece::Serial(units) => self.serial(units),
-            Piece::Uniform(units) | Piece::Rows(_, units) | Piece::Together(units) => {
-                units.iter().for_each(|&unit| self.unit(unit));
+            Piece::Uniform(units) | Piece::Rows(_, units) if self.fused => {
+                let work = |unit| self.work(unit);
+                for launch in launches(&self.units.units, units, &work) {
+                    let local = |unit: &usize| matches!(self.units.units[*unit].work, Duty::Node(node) if self.scope.spots[node.index()] == Spot::Local);
+                    let written: Vec<usize> = launch.into_iter().filter(|unit| !local(unit)).collect();
+                    match written[..] {
+                        [] => {}
+                        [unit] => self.unit(unit),
+                        _ => self.small(&written),
+                    }
+                }
             }
+            Piece::Together(units) => self.together(units),
+            Piece::Uniform(units) | Piece::Rows(_, units) => units.iter().for_each(|&unit| self.unit(unit)),
         }
     }
 
-    fn unit(&mut self, unit: usize) {
+    /// Defines the node and the depth of a row.
+    pub(super) fn enter(&self, kernel: &mut Kernel, set: Option<SetIndex>) {
+        match set {
+            Some(set) => {
+                kernel.line(format!("const int node = set_node(b, {}, row), here = b->depth[node];", set.0));
+            }
+            None => kernel.line("const int node = 0, here = 0;"),
+        }
+        kernel.line("(void)node; (void)here;");
+    }
+
+    /// Writes a unit for the row that a block stands at.
+    pub(super) fn in_block(&mut self, kernel: &mut Kernel, unit: usize) {
+        match self.units.units[unit].work {
+            Duty::Node(node) if self.scope.spots[node.index()] == Spot::Local => {}
+            Duty::Node(node) => {
+                let definition = self.found.definition(node);
+                let (scope, traps) = (&self.scope, &mut self.traps);
+                Elements { kernel, scope, traps, spread: Spread::Block }.node(definition, node);
+            }
+            Duty::Scan(node) => scan(kernel, &self.scope, &mut self.traps, &mut self.constants, node),
+            duty => self.keep(kernel, duty, Spread::Block),
+        }
+    }
+
+    /// The node that a duty is about.
+    pub(super) fn subject(&self, duty: Duty) -> NodeId {
+        match duty {
+            Duty::Node(node) | Duty::Scan(node) => node,
+            duty => self.kept(duty).0,
+        }
+    }
+
+    pub(super) fn unit(&mut self, unit: usize) {
         let unit = self.units.units[unit].clone();
         match unit.work {
             Duty::Node(node) => {
@@ -338,14 +296,7 @@ impl Lowering<'_> {
                 self.scope.set = unit.set;
                 let count = unit.set.map_or("1".into(), |set| format!("b->set_count[{}]", set.0));
                 kernel.line(format!("for (int row = blockIdx.x; row < {count}; row += gridDim.x) {{"));
-                match unit.set {
-                    Some(set) => kernel.line(format!(
-                        "const int node = set_node(b, {}, row), here = b->depth[node];",
-                        set.0
-                    )),
-                    None => kernel.line("const int node = 0, here = 0;"),
-                }
-                kernel.line("(void)node; (void)here;");
+                self.enter(&mut kernel, unit.set);
                 scan(&mut kernel, &self.scope, &mut self.traps, &mut self.constants, node);
                 kernel.line("}");
                 self.push(kernel);
@@ -356,6 +307,9 @@ impl Lowering<'_> {
                 self.scope.set = unit.set;
                 let mut kernel = self.kernel(node, site.grid(Self::rows(unit.set)), site.family());
                 kernel.candidate = site.candidate();
+                if let Served::Contract(site) = site {
+                    kernel.nodes.clone_from(&site.covers);
+                }
                 site.write(&mut kernel, &self.scope, &mut self.traps);
                 self.push(kernel);
             }
@@ -380,7 +334,7 @@ impl Lowering<'_> {
     }
 
     /// What an append or a store keeps: the node and the words of a row.
-    fn kept(&self, duty: Duty) -> (NodeId, usize) {
+    pub(super) fn kept(&self, duty: Duty) -> (NodeId, usize) {
         let graph = self.scope.graph;
         let node = match duty {
             Duty::Append(history) => graph.histories()[history.index()].row,
@@ -415,10 +369,7 @@ impl Lowering<'_> {
     /// Units that run through for one row, then for the next: one block a session.
     fn serial(&mut self, units: &[usize]) {
         let grid = Grid { rows: Rows::Segments, per_row: 1, per_block: 1 };
-        let first = units.first().map_or(NodeId(0), |&unit| match self.units.units[unit].work {
-            Duty::Node(node) | Duty::Scan(node) => node,
-            duty => self.kept(duty).0,
-        });
+        let first = units.first().map_or(NodeId(0), |&unit| self.subject(self.units.units[unit].work));
         let mut kernel = self.kernel(first, grid, "serial");
         kernel.block = 256;
         self.scope.set = Some(SetIndex::ALL);
@@ -426,21 +377,7 @@ impl Lowering<'_> {
         kernel.line("const int end = b->first[segment] + b->count[segment];");
         kernel.line("for (int node = b->first[segment]; node < end; node++) {");
         kernel.line("const int row = node, here = b->depth[node]; (void)row; (void)here;");
-        for &unit in units {
-            match self.units.units[unit].work {
-                Duty::Node(node) if self.scope.spots[node.index()] == Spot::Local => {}
-                Duty::Node(node) => {
-                    let definition = self.found.definition(node);
-                    let (scope, traps) = (&self.scope, &mut self.traps);
-                    Elements { kernel: &mut kernel, scope, traps, spread: Spread::Block }
-                        .node(definition, node);
-                }
-                Duty::Scan(node) => {
-                    scan(&mut kernel, &self.scope, &mut self.traps, &mut self.constants, node);
-                }
-                duty => self.keep(&mut kernel, duty, Spread::Block),
-            }
-        }
+        units.iter().for_each(|&unit| self.in_block(&mut kernel, unit));
         kernel.line("}");
         kernel.line("}");
         kernel.nodes = units.iter().flat_map(|&unit| self.units.units[unit].makes.clone()).collect();

@@ -139,6 +139,7 @@ impl CudaDevice {
             Family::Contraction => name == "chunks",
             Family::Attention => name == "pages",
             Family::Recurrence => ["serial", "block"].contains(&name),
+            Family::Fusion => false,
         })?;
         // The block form rounds prompts otherwise than generated tokens, which is what strict forbids.
         if options.numerics == Numerics::Strict

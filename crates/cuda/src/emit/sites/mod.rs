@@ -7,7 +7,7 @@ mod delta;
 use std::collections::HashMap;
 
 use fiddlehead_graph::queries::{
-    HistoryStorage, Operand, Recurrence, RecurrenceKind, Site, Source, Variance, assign_sites,
+    Contraction, HistoryStorage, Operand, Recurrence, RecurrenceKind, Site, Source, Variance, assign_sites,
 };
 use fiddlehead_graph::{Expr, Graph, HistoryId, NodeId, StateId};
 use fiddlehead_plan::order::{Extension, Facts, Joined, ServedSite};
@@ -61,7 +61,7 @@ impl Served {
     /// The grid of its kernel.
     pub fn grid(&self, rows: Rows) -> Grid {
         match self {
-            Served::Contract(site) => site.grid(rows),
+            Served::Contract(site) => contract::grid(&[&**site], rows),
             Served::Attend(site) => site.grid(rows),
             Served::Delta(site) => site.grid(),
         }
@@ -69,24 +69,46 @@ impl Served {
     /// Writes its kernel.
     pub fn write(&self, kernel: &mut Kernel, scope: &Scope<'_>, traps: &mut Traps) {
         match self {
-            Served::Contract(site) => site.write(kernel, scope, traps),
+            Served::Contract(site) => contract::write(&[&**site], kernel, scope, traps),
             Served::Attend(site) => site.write(kernel, scope, traps),
             Served::Delta(site) => site.write(kernel, scope, traps),
         }
     }
 }
 
+/// Contractions that share a launch.
+pub(super) struct Together<'s>(Vec<&'s ContractSite>);
+
+impl<'s> Together<'s> {
+    /// Sites that are all contractions; none when another is among them.
+    pub fn new(served: impl Iterator<Item = &'s Served>) -> Option<Together<'s>> {
+        let contract = |site: &'s Served| match site {
+            Served::Contract(site) => Some(&**site),
+            _ => None,
+        };
+        served.map(contract).collect::<Option<_>>().map(Together)
+    }
+    /// The grid of their kernel.
+    pub fn grid(&self, rows: Rows) -> Grid {
+        contract::grid(&self.0, rows)
+    }
+    /// Writes their kernel.
+    pub fn write(&self, kernel: &mut Kernel, scope: &Scope<'_>, traps: &mut Traps) {
+        contract::write(&self.0, kernel, scope, traps);
+    }
+}
+
 impl ServedSite for Served {
     fn covers(&self) -> &[NodeId] {
         match self {
-            Served::Contract(site) => std::slice::from_ref(&site.contraction.node),
+            Served::Contract(site) => &site.covers,
             Served::Attend(site) => &site.covers,
             Served::Delta(site) => &site.covers,
         }
     }
     fn makes(&self) -> Vec<NodeId> {
         match self {
-            Served::Contract(site) => vec![site.contraction.node],
+            Served::Contract(site) => vec![site.node()],
             Served::Attend(site) => vec![site.attention.node],
             Served::Delta(site) => site.makes.clone(),
         }
@@ -150,17 +172,33 @@ pub(super) fn find(graph: &Graph, context: Context<'_>) -> Result<Found, DeviceE
     let in_loop = |nodes: &[NodeId]| {
         sites.loops.iter().any(|feedback| feedback.nodes.iter().any(|node| nodes.contains(node)))
     };
+    let contracts = context.policy.serves(Family::Contraction);
+    let fused = (contracts && context.policy.serves(Family::Fusion))
+        .then(|| contract::choose(graph, &sites, &in_loop));
+    refusals
+        .extend(fused.iter().flat_map(|fused| &fused.refusals).map(|(node, why)| (name(*node), why.clone())));
+    let contraction = |node: NodeId| {
+        sites.sites.iter().find_map(|site| match site {
+            Site::Contraction(site) if site.node == node => Some(&**site),
+            _ => None,
+        })
+    };
     for site in &sites.sites {
         let why = match site {
-            Site::Contraction(site) if context.policy.serves(Family::Contraction) => {
+            Site::Contraction(site) if contracts => {
                 let constant = site.operands.iter().all(|operand| operand.variance == Variance::Constant);
-                if constant {
+                let joined = fused.as_ref().is_some_and(|fused| fused.joined.contains(&site.node));
+                if constant || joined {
                     continue;
                 }
                 if in_loop(&[site.node]) {
                     Err("it depends on itself through a state, row after row".to_string())
                 } else {
-                    ContractSite::new(graph, site, &mut extension)
+                    let fusion = fused.as_ref().map(|fused| fused.of(site.node));
+                    let joined = fusion.as_ref().and_then(|fusion| fusion.joined.as_deref());
+                    let joined = joined.and_then(|joined| contraction(joined.site));
+                    let terms: Vec<&Contraction> = std::iter::once(&**site).chain(joined).collect();
+                    ContractSite::new(graph, &terms, fusion.as_ref(), &mut extension)
                         .map(|site| found.push(Served::Contract(Box::new(site))))
                 }
                 .map_err(|why| (site.node, why))
