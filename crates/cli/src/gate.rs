@@ -12,7 +12,7 @@ use anyhow::{Context, Result, anyhow};
 use fiddlehead_cuda::CudaDevice;
 use fiddlehead_engine::{ModelSource, Prepared};
 use fiddlehead_forest::{Class, Forest, ForestBuilder, SessionId, Wanted};
-use fiddlehead_gate::{forests, formats, language, recurrence, sampling};
+use fiddlehead_gate::{forests, formats, fused, language, recurrence, sampling};
 use fiddlehead_graph::Element;
 use fiddlehead_oracle::random::Motif;
 use fiddlehead_plan::{Device, Executor, LoadOptions, Numerics, OutputRows, Values};
@@ -96,6 +96,12 @@ pub fn gate(arguments: &GateArguments) -> Result<ExitCode> {
             passed("looked up and multiplied as their values say")
         })?;
     }
+    run("fused and grouped".into(), &mut || {
+        for program in fused::PROGRAMS {
+            fused::check(device.as_ref(), program).map_err(|why| anyhow!("{}: {why}", program.name))?;
+        }
+        passed("the same bits as work done apart and row by row")
+    })?;
     run("chunks and batches".into(), &mut || {
         for seed in 300..300 + arguments.programs {
             forests::invariance(device.as_ref(), seed, Motif::ALL, 4)

@@ -10,7 +10,7 @@ use fiddlehead_cuda::driver::Compiler;
 use fiddlehead_cuda::{CudaDevice, KernelTime};
 use fiddlehead_engine::Prepared;
 use fiddlehead_gate::case::options;
-use fiddlehead_gate::programs::{Named, formats, page, random, rules};
+use fiddlehead_gate::programs::{Named, formats, fused, page, random, rules};
 use fiddlehead_plan::{Device, LoadOptions};
 use serde_json::{Value, json};
 
@@ -31,6 +31,7 @@ pub fn build(arguments: &KernelsBuildArguments) -> Result<ExitCode> {
     let mut graphs: Vec<Named> = page(LANGUAGE).map_err(anyhow::Error::msg)?;
     graphs.extend(random(1).map_err(anyhow::Error::msg)?);
     graphs.extend(formats().map_err(anyhow::Error::msg)?);
+    graphs.extend(fused().map_err(anyhow::Error::msg)?);
     let prepared = Prepared::open(embedded::source())?;
     graphs.extend(prepared.graphs.steps.iter().map(|step| Named {
         name: format!("{}, step {}", embedded::NAME, step.name()),

@@ -33,16 +33,17 @@ fn launches_are_shared() {
         let grouped = module_text(&graph, &weights, &options(&[])).expect("it lowers").contains("listed[");
         found.push((program.name, launches("auto"), launches("off"), grouped));
     }
+    // Work for different outputs is for different rows, and shares nothing.
     let wanted = [
         ("bias, activation, residual", 3, 5, false),
         ("gate and up of one activation", 2, 5, false),
-        ("two activations, and the first is read by others too", 3, 6, false),
-        ("another shape, a bias of another shape, a row of a history", 3, 5, false),
-        ("a consumer that broadcasts, one that turns, one that transposes", 2, 6, false),
-        ("an intermediate read twice, truths and whole numbers", 1, 6, false),
-        ("guards", 1, 4, false),
-        ("cheap and dear activations", 2, 7, false),
-        ("a norm, three products, and rows that turn", 3, 10, false),
+        ("two activations, and the first is read by others too", 4, 6, false),
+        ("another shape, a bias of another shape, a row of a history", 4, 5, false),
+        ("a consumer that broadcasts, one that turns, one that transposes", 6, 7, false),
+        ("an intermediate read twice, truths and whole numbers", 3, 7, false),
+        ("guards", 2, 4, false),
+        ("cheap and dear activations", 4, 7, false),
+        ("a norm, three products, and rows that turn", 7, 10, false),
         ("chosen parts, gate and up and down", 3, 6, true),
         ("one chosen part, by the greatest of the row", 3, 5, true),
     ];

@@ -3,14 +3,13 @@
 use std::sync::Arc;
 
 use fiddlehead_forest::{Forest, SessionId};
-use fiddlehead_graph::builder::GraphBuilder;
-use fiddlehead_graph::lower::lower_function;
-use fiddlehead_graph::{Graph, Input, NodeKind, Param};
+use fiddlehead_graph::Graph;
 use fiddlehead_oracle::{Array, Oracle, OracleSessions, Weight};
 use fiddlehead_plan::{Device, Values, Weights};
 use fiddlehead_storage::{Format, Tensor};
 
 use crate::case::{load, options};
+use crate::step::step;
 
 const WIDTH: usize = 512;
 const ROWS: usize = 9;
@@ -20,7 +19,7 @@ fn words(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-/// A row of a table, through a matrix. Language functions have no weights, so the two inputs become parameters.
+/// A row of a table, through a matrix.
 fn graph() -> Result<Graph, String> {
     let text = "step fn main[V, N, D](token: id, table: f32[V, D], matrix: f32[N, D]) -> f32[N] {
         let x = table[token];
@@ -28,25 +27,7 @@ fn graph() -> Result<Graph, String> {
         let y = each[d in D] x[d] / (1.0 + scale);
         each[n in N] sum[d in D] matrix[n, d] * y[d]
     }";
-    let program = fiddlehead_lang::compile("formats.fh", text).map_err(|_| "the program has errors")?;
-    let sizes =
-        [("V", ROWS), ("N", OUTPUTS), ("D", WIDTH)].map(|(name, size)| (name.to_string(), size as i64));
-    let lowered = lower_function(&program, "main", &sizes.into_iter().collect()).map_err(words)?;
-    let mut builder = GraphBuilder::new("main");
-    for node in lowered.nodes() {
-        match &node.kind {
-            NodeKind::Input(input) => {
-                let Input { name, shape, element, .. } = lowered.inputs()[input.index()].clone();
-                match name.as_str() {
-                    "token" => builder.input(Input { name, shape, element, per_node: true }),
-                    _ => builder.param(Param { name, shape, element }),
-                }
-            }
-            kind => builder.node(kind.clone(), node.element, node.origin.clone()),
-        };
-    }
-    builder.output("y", lowered.outputs()[0].node);
-    builder.seal().map_err(words)
+    step(text, &[("V", ROWS), ("N", OUTPUTS), ("D", WIDTH)], &["token"])
 }
 
 fn tensor(format: Format, rows: usize, seed: usize) -> Result<Tensor, String> {

@@ -6,7 +6,9 @@
 pub mod case;
 pub mod forests;
 pub mod formats;
+pub mod fused;
 pub mod language;
 pub mod programs;
 pub mod recurrence;
 pub mod sampling;
+pub mod step;

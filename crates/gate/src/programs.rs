@@ -9,7 +9,7 @@ use fiddlehead_plan::{Weights, placeholder_weights};
 use fiddlehead_storage::Format;
 
 use crate::recurrence::{Form, RULES, Rule};
-use crate::{case, formats as stored};
+use crate::{case, formats as stored, fused as riding};
 
 /// A graph with weights.
 #[derive(Clone, Debug)]
@@ -82,4 +82,17 @@ pub fn rules() -> Result<Vec<Named>, String> {
         Ok(Named { name, graph: rule.graph()?, weights: Weights::new() })
     };
     [&published, &RULES[2]].into_iter().map(named).collect()
+}
+
+/// The programs of which parts ride on others.
+///
+/// # Errors
+/// A program that does not compile.
+pub fn fused() -> Result<Vec<Named>, String> {
+    let named = |program: &riding::Program| {
+        let graph = riding::graph(program)?;
+        let weights = placeholder_weights(&graph).map_err(|error| error.to_string())?;
+        Ok(Named { name: program.name.into(), graph, weights })
+    };
+    riding::PROGRAMS.iter().map(named).collect()
 }

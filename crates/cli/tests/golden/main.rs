@@ -1,6 +1,7 @@
 //! The whole system on real and on tiny checkpoints, against what other implementations computed: files, mapping,
 //! program, graph, plan and kernels together.
 
+mod emulated;
 mod forced;
 mod greedy;
 mod invariance;
