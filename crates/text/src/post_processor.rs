@@ -38,7 +38,7 @@ pub(crate) fn check(step: &Value, size: usize) -> Result<(), TextError> {
     }
 }
 
-fn in_vocabulary<'a>(ids: &mut dyn Iterator<Item = &'a Value>, size: usize) -> Result<(), TextError> {
+fn in_vocabulary(ids: &mut dyn Iterator<Item = &Value>, size: usize) -> Result<(), TextError> {
     match ids.filter_map(Value::as_u64).find(|&id| id >= size as u64) {
         None => Ok(()),
         Some(id) => {
