@@ -67,6 +67,8 @@ pub fn cuda(arguments: &DeviceArguments) -> Result<CudaDevice> {
 pub fn gpu(arguments: &DeviceArguments, index: usize) -> Result<Gpu> {
     let home = || Some(std::env::home_dir()?.join(".cache/fiddlehead/kernels"));
     let cache = arguments.kernel_cache.clone().or_else(home);
+    // Who has no driver is told so before he goes and installs a compiler.
+    gpus()?;
     let compiler = Compiler::open(arguments.compiler.nvrtc.as_deref(), cache)?;
     let compiler = compiler.announce(|kernels| {
         remark(&format!("compiling {kernels} GPU kernels; they are kept for the next time"));

@@ -32,8 +32,8 @@ Examples:
   fiddlehead exec product.fh --dim M=2 --dim N=3 --dim K=4 --input a=random:1 --input b=random:2
   fiddlehead exec norm.fh --input x=x.npy --input eps=1e-6 --output y.npy
 
-Several results go to y0.npy, y1.npy, ... in the program's order. Without --output a short summary of
-each result is printed.";
+Several results go to y0.npy, y1.npy, ... in the program's order. Without --output a short
+summary of each result is printed.";
 
 pub(super) const EXPLAIN_EXAMPLES: &str = "Examples:
   fiddlehead explain product.fh --dim M=64 --dim N=64 --dim K=64
