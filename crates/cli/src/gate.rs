@@ -15,6 +15,7 @@ use fiddlehead_forest::{Class, Forest, ForestBuilder, SessionId, Wanted};
 use fiddlehead_gate::{forests, formats, fused, language, recurrence, sampling};
 use fiddlehead_graph::Element;
 use fiddlehead_oracle::random::Motif;
+use fiddlehead_plan::sampling::greatest;
 use fiddlehead_plan::{Device, Executor, LoadOptions, Numerics, OutputRows, Values};
 use fiddlehead_storage::Format;
 use serde_json::{Value, json};
@@ -271,13 +272,6 @@ fn error(found: &[f32], wanted: &[f32]) -> f32 {
     if worst.is_nan() || found.iter().any(|value| value.is_nan()) { f32::INFINITY } else { worst / scale }
 }
 
-fn arg_max(row: &[f32]) -> u32 {
-    let best = row.iter().enumerate().fold((0, f32::NEG_INFINITY), |best, (place, &value)| {
-        if value > best.1 { (place, value) } else { best }
-    });
-    best.0 as u32
-}
-
 fn floats(output: &OutputRows) -> &[f32] {
     output.values.as_f32().unwrap_or_default()
 }
@@ -299,7 +293,7 @@ fn stories(device: &dyn Device, folder: &Path) -> Result<Outcome> {
         for (at, &wanted) in greedy.iter().enumerate() {
             let rows = outputs[0].nodes.len();
             let logits = floats(&outputs[0]);
-            let token = arg_max(&logits[logits.len() / rows * (rows - 1)..]);
+            let (token, _) = greatest(&logits[logits.len() / rows * (rows - 1)..], given.len() + at)?;
             if token != wanted {
                 return Err(anyhow!("prompt {place}, token {at} is {token}, not {wanted}"));
             }

@@ -225,6 +225,7 @@ fn rounding_stays_near_f32() {
         let exact = logits(exact.as_mut(), 0, &tokens, 40).concat();
         let rounded = logits(rounded.as_mut(), 0, &tokens, 40).concat();
         let scale = exact.iter().fold(0f32, |most, value| most.max(value.abs()));
+        assert!(rounded.iter().all(|value| value.is_finite()), "{name}");
         let error = exact.iter().zip(&rounded).fold(0f32, |most, (a, b)| most.max((a - b).abs())) / scale;
         let (least, most) = if name == "integer" { (1e-8, 2e-4) } else { (1e-5, 0.02) };
         // It did round, and not by much.

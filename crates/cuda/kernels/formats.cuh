@@ -1,23 +1,6 @@
 // One element of a stored weight, dequantised plainly: `read_FORMAT(bytes, element)`. The layouts are those of the
 // storage crate, whose values these must equal bit for bit.
 
-typedef unsigned char u8;
-typedef unsigned short u16;
-typedef unsigned int u32;
-typedef unsigned long long u64;
-
-__device__ inline float float_of_bits(u32 bits) {
-    union { u32 bits; float value; } both;
-    both.bits = bits;
-    return both.value;
-}
-
-__device__ inline u32 bits_of_float(float value) {
-    union { u32 bits; float value; } both;
-    both.value = value;
-    return both.bits;
-}
-
 __device__ inline u16 u16_at(const u8* bytes) { return (u16)(bytes[0] | bytes[1] << 8); }
 
 __device__ inline float half_of_bits(u16 bits) {

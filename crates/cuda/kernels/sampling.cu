@@ -6,9 +6,6 @@
 // candidates top-k and top-p leave; then, where noise decides, by several (`sampling_draw`), whose findings
 // `sampling_last` joins. Filled and launched by `executor/sampler.rs`.
 
-typedef unsigned int u32;
-typedef unsigned long long u64;
-
 #define THREADS 1024
 #define NOBODY 0xffffffffu
 // A bin of so many candidates is searched by one warp.
@@ -59,22 +56,12 @@ struct Chosen {
 
 // ---- bits and numbers
 
-__device__ inline u32 bits_of(float value) {
-    union { float value; u32 bits; } both;
-    both.value = value;
-    return both.bits;
-}
-__device__ inline float float_of(u32 bits) {
-    union { float value; u32 bits; } both;
-    both.bits = bits;
-    return both.value;
-}
-__device__ inline u64 bits_of(double value) {
+__device__ inline u64 bits_of_double(double value) {
     union { double value; u64 bits; } both;
     both.value = value;
     return both.bits;
 }
-__device__ inline double double_of(u64 bits) {
+__device__ inline double double_of_bits(u64 bits) {
     union { double value; u64 bits; } both;
     both.bits = bits;
     return both.value;
@@ -82,18 +69,18 @@ __device__ inline double double_of(u64 bits) {
 
 // Whole numbers in the order of floats, both zeros alike.
 __device__ inline u32 rank_of(float x) {
-    u32 bits = bits_of(x + 0.0f);
+    u32 bits = bits_of_float(x + 0.0f);
     return bits >> 31 ? ~bits : bits | 0x80000000u;
 }
-__device__ inline float of_rank(u32 rank) { return float_of(rank >> 31 ? rank & 0x7fffffffu : ~rank); }
+__device__ inline float of_rank(u32 rank) { return float_of_bits(rank >> 31 ? rank & 0x7fffffffu : ~rank); }
 // The rank of minus infinity: what is above it may be chosen.
 #define RULED_OUT 0x007fffffu
 
 // The natural logarithm of a positive, normal, finite number.
 __device__ inline double exact_ln(double x) {
-    u64 bits = bits_of(x);
+    u64 bits = bits_of_double(x);
     double exponent = (double)((int)(bits >> 52) - 1023);
-    double mantissa = double_of((bits & 0x000fffffffffffffull) | 0x3ff0000000000000ull);
+    double mantissa = double_of_bits((bits & 0x000fffffffffffffull) | 0x3ff0000000000000ull);
     if (mantissa > 1.4142135623730951) {
         mantissa *= 0.5;
         exponent += 1.0;
@@ -134,7 +121,7 @@ __device__ inline double exact_exp(double x) {
     sum = sum * r + 1.0 / 2.0;
     sum = sum * r + 1.0;
     sum = sum * r + 1.0;
-    return sum * double_of((u64)(1023 + whole) << 52);
+    return sum * double_of_bits((u64)(1023 + whole) << 52);
 }
 
 __device__ inline u64 weight_of(double scaled) {
@@ -378,7 +365,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     u32 bad = NOBODY;
     u64 best = 0;
     each(row, c.vocabulary, me, THREADS, [&](u32 token, float x) {
-        u32 bits = bits_of(x);
+        u32 bits = bits_of_float(x);
         if ((bits & 0x7f800000u) == 0x7f800000u) {
             if (bits != 0xff800000u && token < bad) bad = token;
             return;

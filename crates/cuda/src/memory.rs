@@ -89,6 +89,16 @@ impl Pool {
         Ok(Block { pool: Arc::clone(self), address, bytes })
     }
 
+    /// The address of a block of at least so many bytes in `place`: the one that is there, or another.
+    pub fn reserve(self: &Arc<Self>, place: &mut Option<Block>, bytes: usize) -> Result<u64, CudaError> {
+        if let Some(block) = place.as_ref().filter(|block| block.bytes >= bytes) {
+            return Ok(block.address);
+        }
+        // Given back first, so that it may be part of what is taken.
+        *place = None;
+        Ok(place.insert(self.take(bytes)?).address)
+    }
+
     /// Memory of the driver for so many blocks, or for one where there is no room for all of them, also after what is free
     /// was given back.
     fn ask(&self, bytes: usize, more: usize) -> Result<(u64, usize), CudaError> {

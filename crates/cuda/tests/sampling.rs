@@ -24,11 +24,11 @@ const FUNCTIONS: &str = r#"
 extern "C" __global__ void functions(const double* x, const double* less, u64* out, u64 count, u64 noise) {
     for (u64 at = blockIdx.x * blockDim.x + threadIdx.x; at < count; at += gridDim.x * blockDim.x) {
         u64* mine = out + 5 * at;
-        mine[0] = bits_of(exact_ln(x[at]));
-        mine[1] = bits_of(exact_exp(less[at]));
+        mine[0] = bits_of_double(exact_ln(x[at]));
+        mine[1] = bits_of_double(exact_exp(less[at]));
         mine[2] = weight_of(less[at]);
-        mine[3] = bits_of(gumbel(noise, (u32)at));
-        mine[4] = share_of(1.0 / (1.0 + x[at]), bits_of(x[at]) >> 3);
+        mine[3] = bits_of_double(gumbel(noise, (u32)at));
+        mine[4] = share_of(1.0 / (1.0 + x[at]), bits_of_double(x[at]) >> 3);
     }
 }
 "#;

@@ -203,7 +203,9 @@ impl Generator {
         let mut rest = &prompt[reused..];
         if self.prefixes.is_enabled() && cut > reused {
             let (head, tail) = rest.split_at(cut - reused);
-            self.session.prompt(model, head, &mut go_on)?;
+            if !self.session.prompt(model, head, &mut go_on)? {
+                return Ok(Prefilled::Cancelled);
+            }
             self.keep(model)?;
             rest = tail;
         }

@@ -49,14 +49,18 @@ fn greatest_difference<A: Real, B: Real>(a: &Run<A>, b: &Run<B>) -> f64 {
     for (a, b) in a.nodes.iter().zip(&b.nodes) {
         let values = |x: &Array<A>, y: &Array<B>| -> f64 {
             let pairs = x.to_f64s().into_iter().zip(y.to_f64s());
-            pairs.map(|(x, y)| if x == y { 0.0 } else { (x - y).abs() / (1.0 + x.abs()) }).fold(0.0, f64::max)
+            let differences = pairs.map(|(x, y)| match (x - y).abs() / (1.0 + x.abs()) {
+                _ if x == y || (x.is_nan() && y.is_nan()) => 0.0,
+                difference if difference.is_nan() => f64::INFINITY,
+                difference => difference,
+            });
+            differences.fold(0.0, f64::max)
         };
         let outputs = a.outputs.iter().zip(&b.outputs);
         let outputs = outputs.filter_map(|(x, y)| Some((x.as_deref()?, y.as_deref()?)));
         let states = a.states.iter().zip(&b.states).map(|(x, y)| (&**x, &**y));
         for (x, y) in outputs.chain(states) {
-            let difference = values(x, y);
-            greatest = if difference.is_nan() { f64::INFINITY } else { greatest.max(difference) };
+            greatest = greatest.max(values(x, y));
         }
     }
     greatest

@@ -10,6 +10,7 @@ use fiddlehead_forest::{Class, SessionId};
 use fiddlehead_graph::Graph;
 use fiddlehead_plan::{Device, LoadOptions, Numerics};
 
+use crate::logits::{BOUND, error};
 use crate::{array, feed, feed_as, floats, folder, prepare};
 
 /// Emulated CUDA with the folder of its modules; none without a C++ compiler.
@@ -87,9 +88,8 @@ fn tiny(name: &str) {
     for (place, &position) in positions.iter().enumerate() {
         let wanted = &logits[place * vocabulary..][..vocabulary];
         let found = &fused[0][position as usize * vocabulary..][..vocabulary];
-        let scale = wanted.iter().fold(0.0f32, |scale, value| scale.max(value.abs()));
-        let error = found.iter().zip(wanted).fold(0.0f32, |error, (a, b)| error.max((a - b).abs())) / scale;
-        assert!(error <= 1e-3, "{name}, position {position}: {error}");
+        let error = error(found, wanted);
+        assert!(error <= BOUND, "{name}, position {position}: {error}");
     }
 }
 

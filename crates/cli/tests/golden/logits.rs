@@ -8,13 +8,14 @@ use fiddlehead_plan::{Numerics, Values};
 use crate::{arg_max, array, chain, executor, feed, feed_as, fixtures, floats, folder, stories};
 
 /// The bound, relative to the greatest wanted magnitude of the row.
-const BOUND: f32 = 1e-3;
+pub const BOUND: f32 = 1e-3;
 
-/// The worst error of a row relative to its greatest wanted magnitude.
-fn error(found: &[f32], wanted: &[f32]) -> f32 {
+/// The worst error of a row relative to its greatest wanted magnitude; infinite when something is no number.
+pub fn error(found: &[f32], wanted: &[f32]) -> f32 {
     assert_eq!(found.len(), wanted.len());
     let scale = wanted.iter().fold(0.0f32, |scale, value| scale.max(value.abs()));
-    found.iter().zip(wanted).fold(0.0f32, |error, (a, b)| error.max((a - b).abs())) / scale
+    let errors = found.iter().zip(wanted).map(|(a, b)| (a - b).abs());
+    errors.map(|error| if error.is_nan() { f32::INFINITY } else { error }).fold(0.0, f32::max) / scale
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::compiler::Compiler;
 use super::library::{folders, open, table};
+use super::staging::{MOST_STAGED, STAGING, Staging};
 use crate::error::CudaError;
 use crate::runtime::{Function, KernelName, Recording, Runtime};
 
@@ -51,12 +52,6 @@ table! {
         cuGetErrorString(i32, *mut *const c_char);
     }
 }
-
-/// Bytes of the host's memory through which small copies go: the device reads and writes it by itself, so that a copy to
-/// it is only asked for, and waits for nothing.
-const STAGING: usize = 1 << 20;
-/// Larger copies go straight from the caller's memory.
-const MOST_STAGED: usize = STAGING / 4;
 
 /// `CUDA_ERROR_OUT_OF_MEMORY`.
 const OUT_OF_MEMORY: i32 = 2;
@@ -189,13 +184,6 @@ struct Inner {
     staging: Mutex<Staging>,
 }
 
-/// Memory of the host that the device reaches.
-struct Staging {
-    start: *mut u8,
-    /// Bytes that copies still under way may read.
-    used: usize,
-}
-
 // SAFETY: the driver's handles may be used from any thread that makes the context current, which every call does first.
 unsafe impl Send for Inner {}
 // SAFETY: as above; the driver locks for itself.
@@ -250,20 +238,6 @@ impl Inner {
         self.call("cuMemcpyDtoHAsync", |driver| unsafe {
             (driver.cuMemcpyDtoHAsync_v2)(to.cast(), from, bytes, stream)
         })
-    }
-}
-
-impl Staging {
-    /// Room for bytes, a number of which is free.
-    fn room(&mut self, bytes: usize) -> *mut u8 {
-        // SAFETY: the caller made sure that what is used and these fit.
-        let room = unsafe { self.start.add(self.used) };
-        self.used += bytes.next_multiple_of(64);
-        room
-    }
-
-    fn fits(&self, bytes: usize) -> bool {
-        self.used + bytes.next_multiple_of(64) <= STAGING
     }
 }
 

@@ -3,6 +3,7 @@
 mod compiler;
 mod gpu;
 mod library;
+mod staging;
 
 pub use compiler::{Compiled, Compiler};
 pub use gpu::{Gpu, GpuFacts, gpus};

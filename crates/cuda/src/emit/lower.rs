@@ -20,6 +20,7 @@ use super::traps::Traps;
 
 /// The text that every module starts with.
 const PRELUDE: &str = concat!(
+    include_str!("../../kernels/bits.cuh"),
     include_str!("../../kernels/formats.cuh"),
     include_str!("../../kernels/prelude.cuh"),
     include_str!("../../kernels/delta.cuh")

@@ -13,7 +13,8 @@ use fiddlehead_plan::{
 };
 use fiddlehead_storage::Tensor;
 
-use super::machine::{KernelTime, Machine, arena};
+use super::machine::{Machine, arena};
+use super::profile::KernelTime;
 use super::states::StateStore;
 use crate::emit::{Context, Kernel, Program, lower};
 use crate::memory::{Block, Pool};

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Instant;
 
 use fiddlehead_forest::Forest;
 use fiddlehead_graph::{Graph, NodeId};
@@ -26,25 +25,12 @@ const TRAP: usize = 40;
 /// Where chosen tokens begin, after the trap: both come to the host at once.
 const TOKENS: usize = 48;
 
-/// How long one kernel of a program takes.
-#[derive(Clone, Debug)]
-pub struct KernelTime {
-    /// Its name.
-    pub kernel: String,
-    /// The family of what it serves.
-    pub family: &'static str,
-    /// Blocks of its launch.
-    pub blocks: u32,
-    /// Mean time of a launch.
-    pub microseconds: f64,
-}
-
 /// One launch of a regime.
 #[derive(Clone, Debug)]
-struct Launch {
-    kernel: usize,
-    grid: u32,
-    arguments: Vec<u64>,
+pub(super) struct Launch {
+    pub kernel: usize,
+    pub grid: u32,
+    pub arguments: Vec<u64>,
 }
 
 /// What a regime keeps.
@@ -230,7 +216,7 @@ impl Machine {
         &mut self,
         mut batch: Batch,
         inputs: &InputBuffers<'_>,
-        path: Option<(&Forest, &mut [&mut CudaSession])>,
+        mut path: Option<(&Forest, &mut [&mut CudaSession])>,
     ) -> Result<(), DeviceError> {
         let regime = Regime::of(batch.sets.iter().map(Vec::len));
         let key = (regime, batch.segments.next_power_of_two());
@@ -238,12 +224,11 @@ impl Machine {
             let plan = self.plan(&key.0, key.1, 1 << 12)?;
             self.plans.insert(key.clone(), plan);
         }
-        let mut sessions = path;
         let initial: Vec<u64> = {
             let (plan, states) = (&self.plans[&key], self.program.graph.states());
             states.iter().map(|state| self.buffer_address(plan, state.initial)).collect()
         };
-        if let Some((forest, sessions)) = &mut sessions {
+        if let Some((forest, sessions)) = &mut path {
             batch.describe(forest, sessions, &self.pool, &initial)?;
         }
         if self.plans[&key].batch.bytes < batch.bytes() {
@@ -267,7 +252,7 @@ impl Machine {
             runtime.upload(block.address, &bytes)?;
         }
         self.launch(&key)?;
-        if let Some((forest, sessions)) = sessions {
+        if let Some((forest, sessions)) = path {
             for (segment, session) in
                 forest.segments().iter().zip(sessions).filter(|(part, _)| part.base() == 0)
             {
@@ -304,32 +289,15 @@ impl Machine {
         launched
     }
 
-    /// The time of each kernel of the batch that ran last: the mean of so many launches in a row.
-    pub(super) fn profile(&self, repeats: u32) -> Result<Vec<KernelTime>, CudaError> {
-        let Some(plan) = self.plans.get(&self.last) else { return Ok(Vec::new()) };
-        let runtime = &self.pool.runtime;
-        let first = self.program.prologue.len();
-        let mut times = Vec::with_capacity(plan.launches.len());
-        for launch in &plan.launches {
-            let kernel = &self.program.kernels[launch.kernel];
-            let function = &self.functions[first + launch.kernel];
-            // A kernel only writes what it made: again it makes the same.
-            runtime.launch(function, launch.grid, kernel.block, &launch.arguments)?;
-            runtime.synchronise()?;
-            let started = Instant::now();
-            for _ in 0..repeats.max(1) {
-                runtime.launch(function, launch.grid, kernel.block, &launch.arguments)?;
-            }
-            runtime.synchronise()?;
-            let microseconds = started.elapsed().as_secs_f64() * 1e6 / f64::from(repeats.max(1));
-            times.push(KernelTime {
-                kernel: kernel.name.clone(),
-                family: kernel.family,
-                blocks: launch.grid,
-                microseconds,
-            });
-        }
-        Ok(times)
+    /// The launches of the run that was last.
+    pub(super) fn launched(&self) -> &[Launch] {
+        self.plans.get(&self.last).map_or(&[], |plan| &plan.launches)
+    }
+
+    /// The kernel of a launch, and its function.
+    pub(super) fn launched_kernel(&self, launch: &Launch) -> (&Kernel, &Function) {
+        let place = self.program.prologue.len() + launch.kernel;
+        (&self.program.kernels[launch.kernel], &self.functions[place])
     }
 
     fn reset_trap(&self) -> Result<(), CudaError> {

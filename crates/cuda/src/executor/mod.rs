@@ -10,11 +10,12 @@ mod batch;
 mod device;
 mod history;
 mod machine;
+mod profile;
 mod replay;
 mod sampler;
 mod session;
 mod states;
 
 pub use device::CudaDevice;
-pub use machine::KernelTime;
+pub use profile::KernelTime;
 pub(crate) use sampler::SOURCE as SAMPLING;

@@ -9,7 +9,8 @@ use crate::memory::{Block, Pool};
 use crate::runtime::{Function, KernelName};
 
 /// The module of the kernels below.
-pub(crate) const SOURCE: &str = include_str!("../../kernels/sampling.cu");
+pub(crate) const SOURCE: &str =
+    concat!(include_str!("../../kernels/bits.cuh"), include_str!("../../kernels/sampling.cu"));
 const KERNELS: [KernelName<'static>; 3] = [
     KernelName { name: "sampling_filter", arguments: 3 },
     KernelName { name: "sampling_draw", arguments: 4 },
@@ -59,11 +60,11 @@ impl Sampler {
         let count = rows.choices.len();
         let drawn = rows.choices.iter().any(|choice| choice.sampling.temperature != 0.0);
         let room = Room::of(rows);
-        let room_at = at_least(&self.pool, &mut self.room, room.bytes(rows))?;
+        let room_at = self.pool.reserve(&mut self.room, room.bytes(rows))?;
         let penalties: Vec<Vec<(u32, f32)>> =
             rows.choices.iter().map(|choice| penalties(choice, rows.vocabulary)).collect();
         let all: usize = penalties.iter().map(Vec::len).sum();
-        let choices = at_least(&self.pool, &mut self.choices, count * CHOICE + all * PENALTY)?;
+        let choices = self.pool.reserve(&mut self.choices, count * CHOICE + all * PENALTY)?;
         let mut bytes = Vec::with_capacity(count * CHOICE + all * PENALTY);
         let mut penalties_at = choices + (count * CHOICE) as u64;
         for (row, (choice, penalties)) in rows.choices.iter().zip(&penalties).enumerate() {
@@ -99,7 +100,7 @@ impl Sampler {
             .vocabulary
             .div_ceil(per_block)
             .clamp(1, (runtime.most_blocks() / count).clamp(1, MOST_PARTS));
-        let kept = at_least(&self.pool, &mut self.findings, count * (KEPT + parts * BEST))?;
+        let kept = self.pool.reserve(&mut self.findings, count * (KEPT + parts * BEST))?;
         let best = kept + (count * KEPT) as u64;
         let [filter, draw, last] = &self.functions[..] else { return Ok(()) };
         runtime.upload(choices, &bytes)?;
@@ -153,19 +154,6 @@ impl Room {
         let at = room + (Room::row(rows) * row) as u64;
         [at, if self.penalised { at + all } else { at }]
     }
-}
-
-/// The address of a block of at least so many bytes, the one that is there when it is large enough.
-fn at_least(pool: &Arc<Pool>, block: &mut Option<Block>, bytes: usize) -> Result<u64, CudaError> {
-    if let Some(block) = block.as_ref().filter(|block| block.bytes >= bytes) {
-        return Ok(block.address);
-    }
-    // Given back first, so that it may be part of what is taken; larger than asked, so that a path may grow a while.
-    *block = None;
-    let taken = pool.take(bytes.next_power_of_two())?;
-    let address = taken.address;
-    *block = Some(taken);
-    Ok(address)
 }
 
 /// What became of each choice, from the bytes that the kernels left.

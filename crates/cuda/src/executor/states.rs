@@ -65,20 +65,6 @@ fn unique(place: &mut Option<Arc<Block>>, pool: &Arc<Pool>, bytes: usize) -> Res
     Ok(address)
 }
 
-/// A block of at least so many bytes.
-fn reserve(place: &mut Option<Block>, pool: &Arc<Pool>, bytes: usize) -> Result<u64, CudaError> {
-    match place {
-        Some(block) if block.bytes >= bytes => Ok(block.address),
-        _ => {
-            *place = None;
-            let block = pool.take(bytes)?;
-            let address = block.address;
-            *place = Some(block);
-            Ok(address)
-        }
-    }
-}
-
 impl StateStore {
     pub(super) fn new(words: usize, carried: Option<Carried>) -> StateStore {
         let outgoing = match carried {
@@ -106,13 +92,13 @@ impl StateStore {
         let incoming = committed.filter(|_| segment.base() > 0).unwrap_or(initial);
         Ok(match &mut self.outgoing {
             Outgoing::Each(pending) => {
-                Places { incoming, outgoing: reserve(pending, pool, self.bytes * count)?, kept: 0 }
+                Places { incoming, outgoing: pool.reserve(pending, self.bytes * count)?, kept: 0 }
             }
             Outgoing::Last { next, rows, carried } => {
                 let mut kept = 0;
                 if count > 1 {
                     // By tiers, so that segments of many lengths use the same few sizes of blocks.
-                    kept = reserve(rows, pool, carried.row_words * 4 * tier(count))?;
+                    kept = pool.reserve(rows, carried.row_words * 4 * tier(count))?;
                     if segment.base() == 0 {
                         unique(&mut self.committed, pool, self.bytes)?;
                     }

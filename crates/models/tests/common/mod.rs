@@ -45,9 +45,10 @@ pub fn array<T: npyz::Deserialize>(file: &Path, name: &str) -> (Vec<T>, Vec<usiz
     (array.into_vec().unwrap(), shape)
 }
 
-/// The greatest difference, and the greatest wanted magnitude.
+/// The greatest difference, infinite when something is no number, and the greatest wanted magnitude.
 pub fn worst(found: &[f64], wanted: &[f32]) -> (f64, f64) {
-    let error = found.iter().zip(wanted).map(|(a, b)| (a - f64::from(*b)).abs()).fold(0.0, f64::max);
+    let errors = found.iter().zip(wanted).map(|(a, b)| (a - f64::from(*b)).abs());
+    let error = errors.map(|error| if error.is_nan() { f64::INFINITY } else { error }).fold(0.0, f64::max);
     let scale = wanted.iter().map(|b| f64::from(b.abs())).fold(0.0, f64::max);
     (error, scale)
 }
